@@ -1,0 +1,1 @@
+"""Timings; nothing here is a test."""

@@ -1,0 +1,89 @@
+"""Times of the derivations, all from one run; ratios say more than seconds, which depend on the machine."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import sympy
+
+from derive.costs.model import PAPER
+from derive.depth import DepthRule, as_max, depth
+from derive.domains import factors_of
+from derive.dominance import as_factors
+from derive.forms import total
+from derive.work import work_terms
+from graphs.blocks.decoder import decoder_block
+from graphs.ir import Graph
+from graphs.models.roles import POLICY, forward
+from graphs.schemes import schemes
+from graphs.sizes import Sizes
+from graphs.transforms.backward import training
+
+REPEATS = 7
+DERIVE = Path(sys.executable).with_name("derive")
+
+
+def median(job: Callable[[], object], repeats: int = REPEATS) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        job()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def measure(graph: Graph, sizes: Sizes) -> str:
+    """Work and depth of one graph, as text."""
+    factors = as_factors(factors_of(sizes, schemes()["None"]))
+    found = as_max(depth(graph, DepthRule(PAPER, factors)))
+    return f"{total(t.amount for t in work_terms(graph, PAPER)).text} | {found.text}"
+
+
+def derive_with(layers: sympy.Expr) -> str:
+    """Build, differentiate and measure a model of so many layers."""
+    sizes = replace(Sizes.canonical(), L=layers)
+    return measure(training(forward(sizes, POLICY, loss=True)), sizes)
+
+
+def first_time(code: str) -> float:
+    """Seconds of one statement in a fresh process, after its imports."""
+    program = (
+        f"import time\nfrom benchmarks.bench import *\nt = time.perf_counter()\n{code}\nprint(time.perf_counter() - t)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def main() -> None:
+    sizes = Sizes.canonical()
+    few, many = sympy.Integer(2), sympy.Integer(1_000_000)
+    derive_with(few), derive_with(many)
+    small, large = median(lambda: derive_with(few)), median(lambda: derive_with(many))
+    block = first_time("measure(decoder_block(Sizes.canonical()), Sizes.canonical())")
+    warm = median(lambda: measure(decoder_block(sizes), sizes))
+    check = median(lambda: subprocess.run([DERIVE, "check"], capture_output=True, check=False), 3)
+    rows = {
+        "training step, L = 2": small,
+        "training step, L = 1,000,000": large,
+        "decoder block, work and depth, first time": block,
+        "decoder block, work and depth, again": warm,
+        "derive check, cold process, all cells": check,
+    }
+    for name, seconds in rows.items():
+        print(f"{name:<45} {seconds:8.4f} s")
+    print(f"{'L = 1,000,000 against L = 2':<45} {large / small:8.2f} x   (1 is ideal)")
+    print(f"{'derive check against its 10 s budget':<45} {check / 10:8.2f} x   (at most 1)")
+    print(f"{'decoder block against its 0.5 s budget':<45} {block / 0.5:8.2f} x   (at most 1)")
+    if "--json" in sys.argv:
+        print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

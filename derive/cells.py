@@ -1,0 +1,123 @@
+"""Every table cell as a question to the graph: which computation, which measure, seen from where.
+
+This file knows the tables' headings, never their contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from derive.forms import Form, Max, symbol
+from derive.ledger import under
+from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
+from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
+from graphs.errors import GraphError
+from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
+from graphs.sizes import Sizes
+
+Measure = Callable[[Question], Measured]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One reading of a cell: the model its letter M stands for (None where the cell has no M) and the question."""
+
+    model: str | None
+    question: Question
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class Row:
+    """A printed row heading: the scheme and the feed-forward layer it speaks of."""
+
+    scheme: str
+    ffn: FeedForward = DENSE
+
+
+ROWS = {
+    "None": Row("None"),
+    "Data": Row("Data"),
+    "Pipeline": Row("Pipeline"),
+    "Tensor": Row("Tensor"),
+    "Context": Row("Context"),
+    "Expert": Row("Expert", EXPERTS),
+    "3D": Row("3D"),
+}
+COLUMNS: dict[str, Measure] = {"Work": work, "Depth": training_depth, "Memory": memory}
+#: table -> seen over all ranks
+SCHEME_TABLES = {"V": False, "VI": True, "VII": False, "VIII": True}
+
+
+def _per_token(measured: Measured) -> Measured:
+    """Divide by the tokens of the batch."""
+    tokens = symbol("B") * symbol("m")
+    parts = tuple((where, amount / tokens) for where, amount in measured.parts)
+    return Measured(Max.of(*(f / tokens for f in measured.value.members)), parts)
+
+
+def forward_per_token(q: Question) -> Measured:
+    return _per_token(work(q, ["forward"]))
+
+
+def backward_per_token(q: Question) -> Measured:
+    return _per_token(work(q, ["backward"]))
+
+
+_PI = Question(sizes=Sizes.of_model("pi"), role=POLICY)
+_REFERENCE = replace(_PI, role=REFERENCE)
+_REWARD = Question(sizes=Sizes.of_model("R"), role=REWARD)
+_VALUE = Question(sizes=Sizes.of_model("V"), role=VALUE)
+_ANY = Question(sizes=Sizes.of_model("M"), scheme="Tensor")
+_TRAINED = (("pi", _PI), ("R", _REWARD), ("V", _VALUE))
+
+BUILDING_BLOCKS: dict[str, tuple[Instance, ...]] = {
+    "III/C_f/policy": (Instance(None, _PI, forward_per_token),),
+    "III/C_f/reference": (Instance(None, _REFERENCE, forward_per_token),),
+    "III/C_f/reward": (Instance(None, _REWARD, forward_per_token),),
+    "III/C_f/value": (Instance(None, _VALUE, forward_per_token),),
+    "III/C_b": tuple(Instance(m, q, backward_per_token) for m, q in _TRAINED),
+    "III/D_f/policy": (Instance(None, _PI, forward_depth),),
+    "III/D_f/reference": (Instance(None, _REFERENCE, forward_depth),),
+    "III/D_f/reward": (Instance(None, _REWARD, forward_depth),),
+    "III/D_f/value": (Instance(None, _VALUE, forward_depth),),
+    "III/D_f_TP": tuple(Instance("M", replace(_ANY, role=r), forward_depth) for r in (POLICY, REWARD, VALUE)),
+    "III/D_b": tuple(Instance(m, q, backward_depth) for m, q in _TRAINED),
+}
+
+
+def cell_ids() -> list[str]:
+    """All supported cells in the order of the tables."""
+    grid = [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in ROWS for column in COLUMNS]
+    return [*BUILDING_BLOCKS, *grid]
+
+
+def instances(cell: str) -> tuple[Instance, ...]:
+    """The readings of a cell; GraphError for one that is not supported yet."""
+    if cell in BUILDING_BLOCKS:
+        return BUILDING_BLOCKS[cell]
+    table, _, rest = cell.partition("/")
+    row, _, column = rest.partition("/")
+    if table not in SCHEME_TABLES or row not in ROWS or column not in COLUMNS:
+        raise GraphError(f"cell {cell!r} is not supported yet; see `derive check` for those that are")
+    heading = ROWS[row]
+    question = Question(scheme=heading.scheme, ffn=heading.ffn, over_all_ranks=SCHEME_TABLES[table])
+    return (Instance(None, question, COLUMNS[column]),)
+
+
+def derive(instance: Instance, assumptions: Iterable[str]) -> Measured:
+    """What the graph gives for one reading under the conventions of the named assumptions."""
+    return _answer(instance.measure, under(instance.question, assumptions))
+
+
+@lru_cache(maxsize=1024)
+def _answer(measure: Measure, question: Question) -> Measured:
+    """Tables ask the same question more than once, as an order and with constants."""
+    return measure(question)
+
+
+def free_domain(instance: Instance, assumptions: Iterable[str]) -> dict[str, Form]:
+    """Sizes as products of free factors for the reading's scheme."""
+    return dict(under(instance.question, assumptions).factors)

@@ -1,0 +1,317 @@
+"""From a cell's id to its verdict, as one record."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from derive import cells, expr
+from derive.asymptotics.problem import Bound, Regime
+from derive.cells import SCHEME_TABLES
+from derive.claims import Book, Claim, Scope, load
+from derive.details import explain_verdict
+from derive.expr import Expr, calls
+from derive.forms import Form, Max
+from derive.ledger import FIXED, refuse_fixed
+from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
+from derive.reduce import order_argument
+from derive.render.typeset import display, with_sequence
+from derive.verdict import HOLDS, rest
+
+#: tables that write the context length as S + T
+SEQUENCE_TABLES = ("III",)
+#: tables whose column is an O-argument
+ORDER_TABLES = ("V", "VI")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of `derive check --json`.
+
+    ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
+    certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
+    (``reads``), the derived cost that the witness is about (``general``), and the ``readings`` for other models.
+    """
+
+    id: str
+    table: str
+    row: str
+    column: str
+    derived: str
+    verdict: str
+    assumptions: tuple[str, ...]
+    detail: str
+    value: Max
+    order_form: Form | None = None
+    derived_order: str | None = None
+    printed: str | None = None
+    printed_expr: str | None = None
+    kind: str | None = None
+    implied: tuple[str, ...] = ()
+    regime: str | None = None
+    regime_verdict: str | None = None
+    directions: tuple[str, ...] = ()
+    slack: str | None = None
+    certificate: Mapping[str, Any] | None = None
+    witness: Mapping[str, Any] | None = None
+    context: Mapping[str, Any] | None = None
+
+    def json(self) -> dict[str, Any]:
+        """The record as plain data, in a fixed order."""
+        order = "id table row column printed printed_expr derived derived_order verdict assumptions regime slack"
+        names = [*order.split(), "regime_verdict", "directions", "certificate", "kind", "implied", "witness", "detail"]
+        assert set(names) == {f.name for f in fields(self)} - {"value", "order_form", "context"}
+        out = {name: getattr(self, name) for name in names}
+        lists = {name: list(getattr(self, name)) for name in ("assumptions", "implied", "directions")}
+        return out | lists | {"certificate": self.certificate or {}, **(self.context or {})}
+
+
+def check_all(
+    dropped: Iterable[str] = (), table: str | None = None, book: Book | None = None, jobs: int = 1
+) -> list[Cell]:
+    """Every supported cell, in the order of the tables; the result does not depend on ``jobs``, the processes used."""
+    wanted = [c for c in cells.cell_ids() if table in (None, c.split("/")[0])]
+    dropped = tuple(dropped)
+    if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        return [check(c, dropped, book) for c in wanted]
+    groups: dict[str, list[str]] = {}
+    for cell in wanted:  # a row's cells in different tables share derivations
+        groups.setdefault(cell.partition("/")[2] if cell.split("/")[0] in SCHEME_TABLES else cell, []).append(cell)
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        done = pool.map(partial(_check_group, dropped=dropped, book=book), groups.values())
+        found = {cell.id: cell for group in done for cell in group}
+    return [found[c] for c in wanted]
+
+
+def _check_group(group: list[str], dropped: tuple[str, ...], book: Book | None) -> list[Cell]:
+    return [check(c, dropped, book) for c in group]
+
+
+def check(cell: str, dropped: Iterable[str] = (), book: Book | None = None) -> Cell:
+    """The verdict of one cell; ``dropped`` assumptions are not in force."""
+    book = book or load()
+    dropped = tuple(sorted(set(dropped)))
+    for name in dropped:
+        book.assumption(name)
+    refuse_fixed(n for n in dropped if n in book.in_force(cell))
+    if cell not in book.claims:
+        return _not_printed(cell, cells.instances(cell)[0], _Force.of(cell, dropped, book).base)
+    return _case(cell, dropped, book).cell()
+
+
+def foundations(cell: str) -> dict[str, str]:
+    """For each assumption in force at a printed cell: load-bearing, idle, or built in (it cannot be dropped)."""
+    case = _case(cell, (), load())
+    names = case.decided.assumptions
+    return {n: "built in" if n in FIXED else "load-bearing" if case.rests_on(n) else "idle" for n in sorted(names)}
+
+
+def _case(cell: str, dropped: Sequence[str], book: Book) -> _Case:
+    return _Case(book.claim(cell), cells.instances(cell), _Force.of(cell, dropped, book), book)
+
+
+@dataclass(frozen=True)
+class _Force:
+    """Assumptions of a cell: in force, and those that contradict the caption and can only rescue."""
+
+    scopes: Mapping[str, Scope]
+    rescue: tuple[str, ...]
+
+    @staticmethod
+    def of(cell: str, dropped: Sequence[str], book: Book) -> _Force:
+        scopes = {n: s for n, s in book.in_force(cell).items() if n not in dropped}
+        against = book.contradicted(cell)
+        return _Force(scopes, tuple(n for n, other in against.items() if n in scopes and other not in dropped))
+
+    @property
+    def base(self) -> tuple[str, ...]:
+        return tuple(n for n in self.scopes if n not in self.rescue)
+
+
+class _Case:
+    """One printed cell on its way to a verdict."""
+
+    def __init__(self, claim: Claim, instances: Sequence[cells.Instance], force: _Force, book: Book) -> None:
+        self.claim, self.force, self.book = claim, force, book
+        self.instances = instances
+        self.readings = self.read(force.base, most=self.most_conditions())
+        self.plain = weakest(self.readings)
+        self.rescued: Reading | None = None
+        if self.plain.judgement.verdict not in HOLDS and force.rescue:
+            found = weakest(self.read((*force.base, *force.rescue), most=2))
+            self.rescued = found if found.holds else None
+            if self.rescued is None:
+                self.plain = weakest(self.read(force.base, most=2))
+
+    def read(self, assumptions: Sequence[str], most: int) -> list[Reading]:
+        return [read(self.claim, i, assumptions, self.book, most) for i in self.instances]
+
+    def most_conditions(self) -> int:
+        """How many conditions to try together before an assumption may rescue the claim.
+
+        An exact claim needs that assumption anyway; an order may do with one condition instead.
+        """
+        if not self.force.rescue:
+            return 2
+        return 1 if self.claim.kind == "order" else 0
+
+    @property
+    def decided(self) -> Reading:
+        return self.rescued or self.plain
+
+    @property
+    def rescue(self) -> tuple[str, ...]:
+        return self.force.rescue if self.rescued else ()
+
+    @property
+    def verdict(self) -> str:
+        return "CONDITIONAL" if self.rescued else self.plain.judgement.verdict
+
+    def cell(self) -> Cell:
+        claim, decided = self.claim, self.decided
+        reduced = None
+        if claim.kind == "order":
+            reduced = order_argument(decided.measured.value, decided.domain, decided.hypotheses)
+        return Cell(
+            id=claim.id,
+            table=claim.table,
+            row=claim.row,
+            column=claim.column,
+            printed=claim.latex,
+            printed_expr=text(claim.expr, claim.table),
+            derived=text(display(decided.measured.value), claim.table),
+            derived_order=None if reduced is None else text(display(reduced, order=True), claim.table),
+            verdict=self.verdict,
+            assumptions=tuple(sorted(decided.assumptions)),
+            regime=self.regime(),
+            regime_verdict=self.regime_verdict(),
+            directions=decided.judgement.directions,
+            slack=self.slack(),
+            certificate=self.certificate(),
+            kind=claim.kind,
+            implied=self.leaned_on(),
+            witness=self.plain.judgement.witness,
+            detail=explain_verdict(claim, self.verdict, self.plain, decided, self.rescue, self.regime()),
+            value=decided.measured.value,
+            order_form=reduced,
+            context=self.context(),
+        )
+
+    def context(self) -> dict[str, Any]:
+        table, decided = self.claim.table, self.decided
+        bounds = [b for reading in (self.plain, decided) for r in reading.judgement.regimes for b in r.bounds]
+        out: dict[str, Any] = {**self._ties(decided), "regime_bounds": [_bound_json(b) for b in dict.fromkeys(bounds)]}
+        force = dict.fromkeys((*self.plain.hypotheses, *decided.hypotheses))
+        out["hypotheses"] = [_bound_json(b) for b in force]
+        if self.rescued:
+            out["general"] = text(display(self.plain.measured.value), table)
+        others = [r for r in self.readings if r is not self.plain]
+        if others:
+            out["readings"] = [self._other(r) for r in others]
+        return out
+
+    def _other(self, reading: Reading) -> dict[str, Any]:
+        """The claim for another model, judged on its own."""
+        judged = reading.judgement
+        return {
+            "model": reading.model,
+            "printed": self.claim.latex,
+            "printed_expr": text(self.claim.expr, self.claim.table),
+            "derived": text(display(reading.measured.value), self.claim.table),
+            "verdict": judged.verdict,
+            "certificate": judged.certificate,
+            "witness": judged.witness,
+            "regime_bounds": [_bound_json(b) for r in judged.regimes for b in r.bounds],
+            **self._ties(reading),
+        }
+
+    def _ties(self, reading: Reading) -> dict[str, Any]:
+        domain, table = reading.domain, self.claim.table
+        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in calls(self.claim.expr)}
+        return {
+            "reads": dict(sorted(named.items())),
+            "domain": {
+                "factors": {n: f.text for n, f in sorted(domain.factors.items())},
+                "least": dict(sorted(domain.least.items())),
+            },
+            "hypotheses": [_bound_json(b) for b in reading.hypotheses],
+        }
+
+    def regime(self) -> str | None:
+        """The conditions under which the claim holds; alternatives are joined by ``or``."""
+        options = [regime_text(r) for r in self.plain.judgement.regimes[:1]]
+        if self.rescued:
+            options.append(" and ".join([*self.rescue, *(regime_text(r) for r in self.rescued.judgement.regimes[:1])]))
+        return " or ".join(options) or None
+
+    def regime_verdict(self) -> str | None:
+        """The verdict under each of the alternatives of `regime`."""
+        options = [self.plain.judgement.under] if self.plain.judgement.under else []
+        if self.rescued:
+            options.append(self.rescued.judgement.under or self.rescued.judgement.verdict)
+        return " or ".join(options) or None
+
+    def slack(self) -> str | None:
+        """Derived minus printed for exact claims; None where they agree or an order is claimed."""
+        gap = rest(self.decided.measured.value, self.decided.printed) if self.claim.kind != "order" else None
+        return text(display(gap), self.claim.table) if gap else None
+
+    def certificate(self) -> Mapping[str, Any]:
+        if self.rescued is None:
+            return self.plain.judgement.certificate
+        out = {"kind": "conditional", "assuming": list(self.rescue), "proof": self.rescued.judgement.certificate}
+        plain = self.plain.judgement.certificate
+        return {**out, "regimes": plain["regimes"]} if plain else out
+
+    def leaned_on(self) -> tuple[str, ...]:
+        """Implied assumptions that the verdict rests on."""
+        implied = [n for n in self.decided.assumptions if self.force.scopes[n].origin == "implied"]
+        return tuple(sorted(n for n in implied if self.rests_on(n)))
+
+    def rests_on(self, name: str) -> bool:
+        """Is the claim no longer proven to the same strength without the assumption, the same condition granted?"""
+        if name in self.rescue or not self.decided.holds:
+            return name in self.rescue
+        regime = next(iter(self.decided.judgement.regimes), None)
+        others = [n for n in self.decided.assumptions if n != name]
+        return not stands(self.claim, self.decided, others, regime)
+
+
+def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Cell:
+    table, row, column = cell.split("/")
+    value = cells.derive(instance, base).value
+    reduced = None
+    if table in ORDER_TABLES:
+        reduced = order_argument(value, domain_of(instance, base), hypotheses_of(base, value))
+    return Cell(
+        id=cell,
+        table=table,
+        row=row,
+        column=column,
+        derived=text(display(value), table),
+        derived_order=None if reduced is None else text(display(reduced, order=True), table),
+        verdict="NOT_PRINTED",
+        assumptions=tuple(sorted(base)),
+        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone.",
+        value=value,
+        order_form=reduced,
+    )
+
+
+def _bound_json(bound: Bound) -> dict[str, str]:
+    return {"left": bound.left.text, "right": bound.right.text}
+
+
+def regime_text(regime: Regime) -> str:
+    """``h*m = O(d) and V = O(d)``, arranged for reading."""
+    sides = ((expr.text(display(b.left)), expr.text(display(b.right))) for b in regime.bounds)
+    return " and ".join(f"{left} = O({right})" for left, right in sides)
+
+
+def text(e: Expr, table: str) -> str:
+    """Text form, with the context length written as the table writes it."""
+    return expr.text(with_sequence(e) if table in SEQUENCE_TABLES else e)

@@ -1,0 +1,275 @@
+"""The printed cells and the ledger of assumptions, loaded from ``tables/paper/*.toml`` into frozen records.
+
+A claim is what the paper prints, nothing more: its LaTeX, the kind of statement its table makes, and the expression
+that the LaTeX parses to.  Every broken rule of the data is a `ClaimError` that names the file, the id and the mend.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from derive.data import paper_folder
+from derive.expr import Call, Expr, Sym, free_symbols, replace
+from derive.latex import parse, parse_definition
+from derive.parsing import ParseError
+from graphs.symbols import is_size
+
+KINDS = ("equal", "approx", "leading", "order", "upper")
+VIEWS = ("rank", "global")
+ORIGINS = ("stated", "elsewhere", "implied")
+LEDGER = "assumptions.toml"
+TABLE_KEYS = frozenset({"table", "view", "kind", "definitions", "claim"})
+CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "view", "symbol", "latex"})
+ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
+SCOPE_KEYS = frozenset({"origin", "where", "cells"})
+
+
+class ClaimError(ValueError):
+    """The claims or the ledger are not well formed; the message names the file, the id and the mend."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII)."""
+
+    id: str
+    table: str
+    row: str
+    column: str
+    kind: str
+    view: str
+    latex: str
+    expr: Expr
+    symbol: Call | None
+    symbols: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where an assumption holds and where that is written."""
+
+    origin: str
+    where: str
+    cells: tuple[str, ...]
+
+    def covers(self, cell: str) -> bool:
+        return any(fnmatchcase(cell, pattern) for pattern in self.cells)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One entry of the ledger; its origin may differ from table to table."""
+
+    id: str
+    text: str
+    scopes: tuple[Scope, ...]
+    contradicts: tuple[str, ...] = ()
+
+    def scope_for(self, cell: str) -> Scope | None:
+        return next((s for s in self.scopes if s.covers(cell)), None)
+
+
+@dataclass(frozen=True)
+class Book:
+    """All claims and assumptions by id, in the order of the files."""
+
+    claims: Mapping[str, Claim]
+    assumptions: Mapping[str, Assumption]
+
+    def claim(self, cell: str) -> Claim:
+        if cell not in self.claims:
+            raise ClaimError(f"no claim {cell!r}: the paper's copy prints no such cell")
+        return self.claims[cell]
+
+    def assumption(self, name: str) -> Assumption:
+        if name not in self.assumptions:
+            raise ClaimError(f"unknown assumption {name!r}: known are {', '.join(sorted(self.assumptions))}")
+        return self.assumptions[name]
+
+    def in_force(self, cell: str) -> dict[str, Scope]:
+        """Assumptions that cover the cell (printed or not), with their origin there."""
+        scopes = ((a.id, a.scope_for(cell)) for a in self.assumptions.values())
+        return {name: scope for name, scope in scopes if scope is not None}
+
+    def contradicted(self, cell: str) -> dict[str, str]:
+        """Implied assumptions of the cell that contradict one which the paper states for it, and which one."""
+        here = self.in_force(cell)
+        written = [name for name, scope in here.items() if scope.origin != "implied"]
+        return {
+            name: other
+            for name, scope in here.items()
+            for other in self.assumptions[name].contradicts
+            if scope.origin == "implied" and other in written
+        }
+
+
+@lru_cache(maxsize=4)
+def load(folder: Path | None = None) -> Book:
+    """The book of a folder of TOML files (the paper's by default)."""
+    folder = folder or paper_folder()
+    files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
+    claims = [claim for file in files for claim in _claims(_read(file), file.name)]
+    ledger = folder / LEDGER
+    assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
+    _refuse_duplicates((c.id for c in claims), "claim")
+    _refuse_duplicates((a.id for a in assumptions), "assumption")
+    book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions})
+    for check in (_scopes_match_cells, _one_scope_per_cell, _contradictions_known):
+        check(book)
+    return book
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClaimError(f"{file.name}: cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ClaimError(f"{file.name}: not valid TOML ({error})") from None
+
+
+def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
+    _refuse_unknown_keys(data, TABLE_KEYS, file)
+    definitions = [_definition(text, file) for text in data.get("definitions", [])]
+    for entry in _entries(data, "claim", file):
+        yield _claim(entry, data, definitions, file)
+
+
+def _definition(text: str, file: str) -> tuple[str, Expr]:
+    try:
+        return parse_definition(text)
+    except ParseError as error:
+        raise ClaimError(f"{file}: the definition `{text}` does not parse: {error}") from None
+
+
+def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple[str, Expr]], file: str) -> Claim:
+    name = _text(entry, "id", file)
+    place = f"{file}, {name}"
+    _refuse_unknown_keys(entry, CLAIM_KEYS, place)
+    row, column = _row_and_column(entry, name, place)
+    printed = _text(entry, "latex", place)
+    expr = _parsed(printed, place)
+    _symbols_are_bound(expr, place)
+    for short, long in definitions:
+        expr = replace(expr, long, Sym(short))
+    return Claim(
+        id=name,
+        table=_text(table, "table", file),
+        row=row,
+        column=column,
+        kind=_one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place),
+        view=_one_of(entry.get("view", table.get("view")), VIEWS, "view", place),
+        latex=printed,
+        expr=expr,
+        symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
+        symbols=free_symbols(expr),
+    )
+
+
+def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:
+    """The printed headings: given, or the second and third part of the id."""
+    if "row" in entry or "column" in entry:
+        return _text(entry, "row", place), _text(entry, "column", place)
+    parts = name.split("/")
+    if len(parts) != 3:
+        raise ClaimError(f"{place}: an id of the form table/row/column is needed where row and column are not given")
+    return parts[1], parts[2]
+
+
+def _parsed(latex: str, place: str) -> Expr:
+    try:
+        return parse(latex)
+    except ParseError as error:
+        raise ClaimError(f"{place}: {error}") from None
+
+
+def _symbol(latex: str, place: str) -> Call:
+    symbol = _parsed(latex, place)
+    if not isinstance(symbol, Call):
+        raise ClaimError(f"{place}: `symbol` must be a cost such as C_{{f}}^{{\\text{{tok}}}}(M)")
+    return symbol
+
+
+def _assumptions(data: dict[str, Any]) -> Iterator[Assumption]:
+    _refuse_unknown_keys(data, frozenset({"assumption"}), LEDGER)
+    for entry in _entries(data, "assumption", LEDGER):
+        name = _text(entry, "id", LEDGER)
+        place = f"{LEDGER}, {name}"
+        _refuse_unknown_keys(entry, ASSUMPTION_KEYS, place)
+        scopes = tuple(_scope(s, place) for s in _entries(entry, "scope", place))
+        yield Assumption(name, _text(entry, "text", place), scopes, tuple(entry.get("contradicts", ())))
+
+
+def _scope(entry: dict[str, Any], place: str) -> Scope:
+    _refuse_unknown_keys(entry, SCOPE_KEYS, place)
+    cells = entry.get("cells")
+    if not isinstance(cells, list) or not cells or not all(isinstance(c, str) for c in cells):
+        raise ClaimError(f"{place}: `cells` must be a list of patterns such as V/*/Work")
+    return Scope(_one_of(entry.get("origin"), ORIGINS, "origin", place), _text(entry, "where", place), tuple(cells))
+
+
+# -- named invariants -------------------------------------------------------------------------------------------------
+def _entries(data: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
+    entries = data.get(key)
+    if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
+        raise ClaimError(f"{place}: has no list of {key} entries")
+    return entries
+
+
+def _text(entry: dict[str, Any], key: str, place: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ClaimError(f"{place}: `{key}` is missing or is not text")
+    return value
+
+
+def _one_of(value: object, allowed: tuple[str, ...], key: str, place: str) -> str:
+    if value not in allowed:
+        raise ClaimError(f"{place}: {key} {value!r} is not one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], place: str) -> None:
+    if unknown := sorted(entry.keys() - known):
+        raise ClaimError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+
+def _refuse_duplicates(names: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ClaimError(f"the {what} id {name!r} occurs twice")
+        seen.add(name)
+
+
+def _symbols_are_bound(expr: Expr, place: str) -> None:
+    loose = sorted(s for s in free_symbols(expr) if not is_size(s))
+    if loose:
+        raise ClaimError(f"{place}: the index {loose[0]} occurs outside a sum that binds it")
+
+
+def _scopes_match_cells(book: Book) -> None:
+    for assumption in book.assumptions.values():
+        for pattern in (p for s in assumption.scopes for p in s.cells):
+            if not any(fnmatchcase(cell, pattern) for cell in book.claims):
+                raise ClaimError(f"{LEDGER}, {assumption.id}: the pattern {pattern!r} matches no cell")
+
+
+def _one_scope_per_cell(book: Book) -> None:
+    for assumption in book.assumptions.values():
+        for cell in book.claims:
+            if sum(s.covers(cell) for s in assumption.scopes) > 1:
+                raise ClaimError(f"{LEDGER}, {assumption.id}: two scopes cover {cell}, so its origin there is unclear")
+
+
+def _contradictions_known(book: Book) -> None:
+    for assumption in book.assumptions.values():
+        for other in assumption.contradicts:
+            book.assumption(other)

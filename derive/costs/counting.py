@@ -1,0 +1,74 @@
+"""How many index points a set of axes has under its restrictions, and how long the longest row of a reduction is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from derive.costs.model import CostModel
+from derive.forms import Form, from_sympy
+from graphs.axes import Axis, Causal, Restriction, TopK
+from graphs.errors import GraphError
+
+
+def product(forms: Iterable[Form]) -> Form:
+    out = Form.constant(1)
+    for form in forms:
+        out = out * form
+    return out
+
+
+def volume(axes: Iterable[Axis], restrictions: Iterable[Restriction], model: CostModel) -> Form:
+    """Index points of one rank; restrictions that speak of an absent axis do not apply."""
+    extents = {a.name: a for a in axes}
+    names, out = frozenset(extents), Form.constant(1)
+    for restriction in dict.fromkeys(r for r in restrictions if r.axes <= names):
+        counted = _counted(restriction)
+        if not counted <= extents.keys():
+            raise GraphError(f"two restrictions count the axis {min(counted - extents.keys())!r}; keep one of them")
+        taken = {name: extents.pop(name) for name in counted}
+        if isinstance(restriction, Causal):
+            out = out * causal_pairs(taken[restriction.query], taken[restriction.key], model)
+        else:
+            out = out * active(taken[restriction.axis], restriction, model)
+    return out * product(from_sympy(a.extent) for a in extents.values())
+
+
+def _counted(restriction: Restriction) -> frozenset[str]:
+    """The axes whose points the restriction counts; a top-k reads its ``per`` axes and leaves them whole."""
+    return restriction.axes if isinstance(restriction, Causal) else frozenset((restriction.axis,))
+
+
+def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
+    """Pairs (s, t) with t <= s that one rank holds of a square domain of side ``size``."""
+    split, whole = (key, query) if key.splits else (query, key)
+    side, part = from_sympy(whole.extent), from_sympy(split.extent)
+    if model.causal == "dense":
+        return part * side
+    extra = Form.constant(1 if model.causal == "exact" else 0)
+    if model.balanced_causal or not split.splits:
+        return part * (side + extra) / 2
+    return part * (2 * side - part + extra) / 2
+
+
+def active(axis: Axis, restriction: TopK, model: CostModel) -> Form:
+    """Members of a routed axis that one rank serves per token: the mean over ranks, or all of them."""
+    if not model.balanced_routing:
+        return from_sympy(restriction.active)
+    return from_sympy(restriction.active * axis.extent / axis.size)
+
+
+def longest_row(contracted: Iterable[Axis], restrictions: Iterable[Restriction], model: CostModel) -> Form:
+    """The most terms any one result sums on one rank.
+
+    A causal restriction leaves the full row (the last query), and all its pairs where both axes are summed.  A routed
+    axis has at most its active members, and a rank may hold all of a token's.
+    """
+    axes = {a.name: a for a in contracted}
+    out = Form.constant(1)
+    for r in dict.fromkeys(restrictions):
+        if isinstance(r, TopK) and r.axis in axes:
+            del axes[r.axis]
+            out = out * from_sympy(r.active)
+        elif isinstance(r, Causal) and r.axes <= axes.keys():
+            out = out * causal_pairs(axes.pop(r.query), axes.pop(r.key), model)
+    return out * product(from_sympy(a.extent) for a in axes.values())

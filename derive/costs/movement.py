@@ -1,0 +1,15 @@
+"""Operations that only place data: no arithmetic."""
+
+from __future__ import annotations
+
+from derive.costs.rule import FREE, Cost, Site, rule
+from graphs.ops.constant import Broadcast, Constant
+from graphs.ops.cross_entropy import OneHot
+from graphs.ops.relabel import Relabel
+from graphs.ops.select import Pad, Select
+from graphs.ops.slice import Slice, Stack
+
+
+@rule(Relabel, Select, Pad, Constant, Broadcast, OneHot, Slice, Stack)
+def movement(_site: Site) -> Cost:
+    return FREE

@@ -1,0 +1,66 @@
+"""The one sentence that says why a cell has its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from derive import expr
+from derive.claims import Claim
+from derive.forms import Form, Max
+from derive.readings import Reading
+from derive.render.typeset import display
+from derive.verdict import unbounded_terms
+
+
+def explain_verdict(
+    claim: Claim, verdict: str, plain: Reading, decided: Reading, rescue: Sequence[str], regime: str | None
+) -> str:
+    """One sentence in plain words; formulas in text form."""
+    if verdict == "EQUAL":
+        return "The derived cost is the printed one."
+    if verdict == "LEADING":
+        directions = _listed(decided.judgement.directions)
+        return f"The same in leading order as {directions} grows; the rest is {_difference(decided)}."
+    if verdict == "TIGHT":
+        return "The printed argument bounds the derived cost from above and from below, up to constants."
+    if verdict == "UPPER":
+        return "The derived cost stays below the printed bound, which is larger than necessary."
+    if verdict == "UNDECIDED":
+        return f"Neither a proof nor a counterexample was found: {plain.judgement.reason}."
+    return _failure(claim, plain, rescue, regime)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(names) if len(names) < 3 else ", ".join(names[:-1]) + f" or {names[-1]}"
+
+
+def _failure(claim: Claim, plain: Reading, rescue: Sequence[str], regime: str | None) -> str:
+    why = _excess(claim, plain)
+    if regime is None:
+        return f"{why}, and no condition that was tried saves the printed form."
+    against = f" ({', '.join(rescue)} is against the paper's own words)" if rescue else ""
+    return f"{why}; the printed form holds under {regime}{against}."
+
+
+def _excess(claim: Claim, plain: Reading) -> str:
+    of = f" for the model {plain.model}" if plain.model else ""
+    if claim.kind != "order":
+        return f"Derived minus printed{of} is {_difference(plain)}, which is not of lower order"
+    terms = unbounded_terms(plain.measured.value, plain.printed, plain.domain, plain.hypotheses)
+    if not terms:
+        return f"The derived cost{of} outgrows the printed argument where the latter's signed logs cancel"
+    named = " and ".join(f"{expr.text(display(t))}{_source(plain, t)}" for t in terms[:2])
+    return f"The derived cost{of} contains {named}, which the printed argument does not bound"
+
+
+def _difference(reading: Reading) -> str:
+    """derived - printed, for each member of a derived maximum."""
+    gaps = [f - g for f in reading.measured.value.members for g in reading.printed.members]
+    return expr.text(display(gaps[0] if len(gaps) == 1 else Max.of(*gaps)))
+
+
+def _source(reading: Reading, term: Form) -> str:
+    """The occurrences that contribute a monomial of the derived cost."""
+    (monomial,) = term.terms
+    names = [where for where, amount in reading.measured.parts if monomial in amount.terms]
+    return f" (from {', '.join(names[:2])})" if names else ""

@@ -1,0 +1,73 @@
+"""Where a derived cost comes from, occurrence by occurrence, and which cells rest on which assumption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from derive import cells, expr
+from derive.check import check, foundations
+from derive.claims import load
+from derive.render.typeset import display
+
+
+def explanation(cell: str) -> dict[str, Any]:
+    """The cell's record, its contributions and the assumptions in force, as plain data."""
+    instances = cells.instances(cell)
+    found = check(cell)
+    book = load()
+    parts = cells.derive(instances[0], found.assumptions).parts
+    scopes = book.in_force(cell)
+    return {
+        **{k: v for k, v in found.json().items() if k != "certificate"},
+        "parts": [{"from": where, "contributes": expr.text(display(amount))} for where, amount in parts],
+        "assumed": [
+            {"id": n, "origin": scopes[n].origin, "where": scopes[n].where, "text": book.assumption(n).text}
+            for n in found.assumptions
+        ],
+    }
+
+
+def to_text(data: dict[str, Any]) -> str:
+    lines = [f"{data['id']}: {data['verdict']}", f"  {data['detail']}", ""]
+    rows = [("printed", "printed_expr"), ("derived", "derived"), ("reduced", "derived_order"), ("slack", "slack")]
+    lines += [f"  {label:<8} {data[key]}" for label, key in [*rows, ("regime", "regime")] if data.get(key)]
+    lines += ["", "  made of"]
+    width = max((len(p["from"]) for p in data["parts"]), default=0)
+    lines += [f"    {p['from']:<{width}}  {p['contributes']}" for p in data["parts"]]
+    if data["witness"]:
+        family = data["witness"].get("family") or data["witness"].get("sizes") or {}
+        lines += ["", "  witness " + ", ".join(f"{k} = {v}" for k, v in family.items())]
+    lines += ["", "  under"]
+    for a in data["assumed"]:
+        mark = " (the verdict leans on it)" if a["id"] in data["implied"] else ""
+        place = "" if a["origin"] == "implied" else f": {a['where']}"
+        lines.append(f"    {a['id']}: {a['text']} [{a['origin']}{place}]{mark}")
+    return "\n".join(lines) + "\n"
+
+
+def ledger_report() -> dict[str, Any]:
+    """Every assumption, and for every printed cell what happens without it: load-bearing or idle."""
+    book = load()
+    listed = [
+        {"id": a.id, "text": a.text, "origin": s.origin, "where": s.where, "cells": list(s.cells)}
+        for a in book.assumptions.values()
+        for s in a.scopes
+    ]
+    printed = [c for c in cells.cell_ids() if c in book.claims]
+    return {"assumptions": listed, "cells": {cell: foundations(cell) for cell in printed}}
+
+
+def ledger_text(data: dict[str, Any]) -> str:
+    lines = []
+    for a in data["assumptions"]:
+        lines += [f"{a['id']} ({a['origin']}: {a['where']})", f"  {a['text']}"]
+        bearing = [c for c, names in data["cells"].items() if names.get(a["id"]) == "load-bearing"]
+        covered = [c for c in bearing if any(_covers(p, c) for p in a["cells"])]
+        lines.append(f"  load-bearing for {', '.join(covered) or 'no cell'}")
+    return "\n".join(lines) + "\n"
+
+
+def _covers(pattern: str, cell: str) -> bool:
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(cell, pattern)

@@ -1,0 +1,174 @@
+"""A reading: one model's version of a claim, derived and judged under a set of assumptions.
+
+This is the only place where a derived cost and a printed claim meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from derive import cells, expr
+from derive.asymptotics.problem import Bound, Domain, Regime, as_max
+from derive.claims import Book, Claim
+from derive.expr import Call, Expr, to_form
+from derive.forms import Form, Max
+from derive.ledger import FACTS, HYPOTHESES, under
+from derive.measure import Measured
+from derive.render.typeset import with_m
+from derive.textform import parse_text
+from derive.verdict import HOLDS, VERDICTS, Judgement, climb, judge
+from graphs.schemes import schemes
+from graphs.symbols import MODELS, PER_MODEL
+
+#: conditions that are tried, weaker ones first, where a claim fails in general
+CANDIDATES = (
+    "h*m = O(d)",
+    "V = O(L*(d + m))",
+    "V = O(L*d)",
+    "V = O(d)",
+    "log(P_t) = O(log(d/P_t) + log(m))",
+    "P_t = O(1)",
+    "E = O(d)",
+    "E_a = O(d)",
+    "d_e = O(d)",
+    "P_e = O(1)",
+    "E = O(1)",
+    "E_a = O(1)",
+    "h = O(1)",
+)
+#: a witness keeps heads this wide where it can
+TYPICAL = {"d_h": 128}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was asked, what the graph gave, what is printed, and the judgement."""
+
+    instance: cells.Instance
+    assumptions: tuple[str, ...]
+    measured: Measured
+    printed: Max
+    domain: Domain
+    hypotheses: tuple[Bound, ...]
+    judgement: Judgement
+
+    @property
+    def model(self) -> str | None:
+        return self.instance.model
+
+    @property
+    def holds(self) -> bool:
+        return self.judgement.verdict in (*HOLDS, "CONDITIONAL")
+
+
+def read(claim: Claim, instance: cells.Instance, assumptions: Sequence[str], book: Book, most: int = 2) -> Reading:
+    """Derive and judge; where the claim fails, at most so many conditions are tried together."""
+    names = tuple(assumptions)
+    measured = cells.derive(instance, names)
+    printed = printed_value(claim, book, instance.model)
+    hypotheses = hypotheses_of(names, measured.value)
+    domain = domain_of(instance, names)
+    tried = tuple(_candidates(measured.value.symbols | printed.symbols))
+    judgement = _judged(measured.value, printed, claim.kind, _Frozen(domain), hypotheses, tried, most)
+    return Reading(instance, names, measured, printed, domain, hypotheses, judgement)
+
+
+def stands(claim: Claim, reading: Reading, assumptions: Sequence[str], regime: Regime | None) -> bool:
+    """Does the claim keep its strength under other assumptions, the same condition granted?"""
+    names = tuple(assumptions)
+    value = cells.derive(reading.instance, names).value
+    extra = regime.bounds if regime else ()
+    hypotheses = (*hypotheses_of(names, value), *extra)
+    found = climb(
+        value, reading.printed, claim.kind, domain_of(reading.instance, names), hypotheses, refute=False
+    ).verdict
+    wanted = reading.judgement.verdict
+    return found in HOLDS and (wanted == "CONDITIONAL" or VERDICTS.index(found) <= VERDICTS.index(wanted))
+
+
+class _Frozen(Domain):
+    """A domain that can be a key."""
+
+    def __init__(self, domain: Domain) -> None:
+        super().__init__(domain.factors, domain.least, domain.typical)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.factors.items()), tuple(self.least.items())))
+
+
+@lru_cache(maxsize=1024)
+def _judged(
+    derived: Max,
+    printed: Max,
+    kind: str,
+    domain: Domain,
+    hypotheses: tuple[Bound, ...],
+    candidates: tuple[Bound, ...],
+    most: int,
+) -> Judgement:
+    return judge(derived, printed, kind, domain, hypotheses, candidates, most)
+
+
+def weakest(readings: Sequence[Reading]) -> Reading:
+    """The reading that decides: a claim about every model holds as far as it holds for the worst."""
+    return max(readings, key=lambda r: VERDICTS.index(r.judgement.verdict))
+
+
+# -- what is printed --------------------------------------------------------------------------------------------------
+def printed_value(claim: Claim, book: Book, model: str | None) -> Max:
+    """The printed form's value, or the argument of its O."""
+    return as_max(to_form(order_to_value(with_m(resolve(claim.expr, book, model)))))
+
+
+def resolve(e: Expr, book: Book, model: str | None) -> Expr:
+    """Costs that a table names, ``C_f_tok(pi)``, become what the table prints for them; M becomes ``model``."""
+    if isinstance(e, Call):
+        call = Call(e.name, tuple(model if a == "M" and model else a for a in e.args))
+        for claim in book.claims.values():
+            if claim.symbol == call:
+                return resolve(claim.expr, book, model)
+        return e
+    return expr.rebuild(e, lambda child: resolve(child, book, model))
+
+
+def order_to_value(e: Expr) -> Expr:
+    """Every ``O(x)`` becomes ``x``: a sum of a cost and a bound is one bound."""
+    return order_to_value(e.arg) if isinstance(e, expr.Order) else expr.rebuild(e, order_to_value)
+
+
+# -- where it is claimed ----------------------------------------------------------------------------------------------
+def bound(text: str) -> Bound:
+    """``left = O(right)`` in text form."""
+    left, _, right = text.partition("=")
+    return Bound(expr.single_form(parse_text(left)), expr.single_form(order_to_value(parse_text(right))))
+
+
+def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:
+    """Free factors of the reading's scheme; a context has two tokens, a pipeline two stages."""
+    q = under(instance.question, assumptions)
+    least = {"m": 2} | ({"P_p": 2} if "P_p" in schemes()[q.scheme].meshes else {})
+    return Domain(dict(q.factors), least, TYPICAL)
+
+
+def hypotheses_of(assumptions: Sequence[str], derived: Max) -> tuple[Bound, ...]:
+    """Facts, and the hypotheses among the assumptions, for the model at hand."""
+    texts = dict.fromkeys([*FACTS, *(HYPOTHESES[a] for a in assumptions if a in HYPOTHESES)])
+    return tuple(b for b in (_for_model(bound(t), derived.symbols) for t in texts) if b.left.symbols <= derived.symbols)
+
+
+def _candidates(names: frozenset[str]) -> list[Bound]:
+    """Conditions about sizes that occur; the number of experts is in question wherever routing is."""
+    known = names | ({"E"} if "E_a" in names else set())
+    tried = (_for_model(bound(t), names) for t in CANDIDATES)
+    return [b for b in tried if b.left.symbols | b.right.symbols <= known]
+
+
+def _for_model(general: Bound, names: frozenset[str]) -> Bound:
+    """The bound with ``d_ff`` as ``d_ff_pi`` where the names are those of model pi."""
+    suffix = next((f"_{model}" for model in MODELS if f"d_{model}" in names), "")
+    if not suffix:
+        return general
+    rename = {n: Form.atom(f"{n}{suffix}") for n in PER_MODEL}
+    return Bound(general.left.substitute(rename), general.right.substitute(rename))

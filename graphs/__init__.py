@@ -1,0 +1,1 @@
+"""Graphs of operations with symbolic shapes; knows nothing of costs or claims."""

@@ -1,0 +1,126 @@
+"""Named axes, domain restrictions and tensor types: what a value looks like, before anyone asks what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import sympy
+
+from graphs.errors import GraphError
+
+Mesh = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One axis cut over one mesh dimension; ``zigzag`` gives a rank a chunk and its mirror (equal causal work)."""
+
+    mesh: str
+    layout: str = "contiguous"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named axis of global size ``size``; over the mesh dimensions of ``splits`` a rank holds only its part."""
+
+    name: str
+    size: sympy.Expr
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def extent(self) -> sympy.Expr:
+        """Entries that one rank holds."""
+        out = self.size
+        for split in self.splits:
+            out = out / sympy.Symbol(split.mesh, integer=True, positive=True)
+        return out
+
+    def renamed(self, name: str) -> Axis:
+        return replace(self, name=name)
+
+
+@dataclass(frozen=True)
+class Causal:
+    """Only the pairs with key position <= query position are meaningful: m(m+1)/2 of m^2, longest row m."""
+
+    query: str
+    key: str
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset((self.query, self.key))
+
+    def renamed(self, old: str, new: str) -> Causal:
+        return Causal(*(new if x == old else x for x in (self.query, self.key)))
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Only ``active`` members of the axis are meaningful for each setting of the ``per`` axes (routing of tokens)."""
+
+    axis: str
+    per: tuple[str, ...]
+    active: sympy.Expr
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset((self.axis, *self.per))
+
+    def renamed(self, old: str, new: str) -> TopK:
+        per = tuple(new if x == old else x for x in self.per)
+        return replace(self, axis=new if self.axis == old else self.axis, per=per)
+
+
+Restriction = Causal | TopK
+
+
+class Role(Enum):
+    """What a tensor is in the computation; index data is never differentiated and moves at no cost."""
+
+    INPUT = "input"
+    INDEX = "index"
+    PARAMETER = "parameter"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+    PARAMETER_GRADIENT = "parameter gradient"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The type of a value: ordered axes, a role, and restrictions on which entries are meaningful."""
+
+    axes: tuple[Axis, ...]
+    role: Role = Role.ACTIVATION
+    domain: tuple[Restriction, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.axes)
+
+    def axis(self, name: str) -> Axis:
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise GraphError(f"no axis {name!r} in a tensor over ({', '.join(self.names)})")
+
+    def with_role(self, role: Role) -> Tensor:
+        return replace(self, role=role)
+
+    def without(self, *names: str) -> Tensor:
+        """The type with the named axes, and every restriction that speaks of them, removed."""
+        kept = tuple(a for a in self.axes if a.name not in names)
+        return replace(self, axes=kept, domain=tuple(r for r in self.domain if not r.axes & set(names)))
+
+    def prepend(self, axis: Axis) -> Tensor:
+        return replace(self, axes=(axis, *self.axes))
+
+
+def restrictions_on(names: frozenset[str], *groups: tuple[Restriction, ...]) -> tuple[Restriction, ...]:
+    """The distinct restrictions of the groups whose axes all lie in ``names``, in order of first appearance."""
+    out: list[Restriction] = []
+    for restriction in (r for group in groups for r in group):
+        if restriction.axes <= names and restriction not in out:
+            out.append(restriction)
+    return tuple(out)

@@ -1,0 +1,1 @@
+"""Whole models: the decoder between an embedding and one of three heads."""

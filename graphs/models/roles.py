@@ -1,0 +1,92 @@
+"""The four roles of a model in post-training: policy, reference, reward, value.
+
+All share the embedding and the decoder.  Policy and reference end in the tied unembedding, the reward model in a
+projection of the last token, the value model in a projection of every token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sympy
+
+from graphs.axes import Role
+from graphs.blocks.decoder import DENSE, FeedForward, decoder
+from graphs.ir import Builder, Graph, Value
+from graphs.ops.contraction import Contraction
+from graphs.ops.cross_entropy import CrossEntropy
+from graphs.ops.lookup import Lookup
+from graphs.ops.norm import LayerNorm
+from graphs.ops.pointwise import Pointwise
+from graphs.ops.reduction import Reduction
+from graphs.ops.select import Select
+from graphs.sizes import Sizes
+
+Head = Callable[[Builder, Value, Sizes], Value]
+
+
+def unembedding(build: Builder, x: Value, _sizes: Sizes) -> Value:
+    """Logits of every position through the tied embedding."""
+    return build.add(Contraction(("b", "s", "v")), x, Value("W_e"), name="unembedding")[0]
+
+
+def value_head(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """One number per token."""
+    w = build.input("w_value", sizes.tensor("c", Role.PARAMETER))
+    return build.add(Contraction(("b", "s")), x, w, name="value_head")[0]
+
+
+def reward_head(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """One number per sequence, read off its last token."""
+    w = build.input("w_reward", sizes.tensor("c", Role.PARAMETER))
+    (last,) = build.add(Select("s"), x, name="last_token")
+    return build.add(Contraction(("b",)), last, w, name="reward_head")[0]
+
+
+@dataclass(frozen=True)
+class ModelRole:
+    """A role: its head, and whether its loss is cross-entropy (else squared error)."""
+
+    name: str
+    head: Head
+    cross_entropy: bool = False
+
+
+POLICY = ModelRole("policy", unembedding, cross_entropy=True)
+REFERENCE = ModelRole("reference", unembedding, cross_entropy=True)
+REWARD = ModelRole("reward", reward_head)
+VALUE = ModelRole("value", value_head)
+ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE)}
+
+
+def forward(sizes: Sizes, role: ModelRole = POLICY, ffn: FeedForward = DENSE, loss: bool = False) -> Graph:
+    """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets."""
+    build = Builder(role.name)
+    ids = build.input("ids", sizes.tensor("b s", Role.INDEX))
+    table = build.input("W_e", sizes.tensor("v c", Role.PARAMETER))
+    (x,) = build.add(Lookup("v"), table, ids, name="embedding")
+    x = decoder(build, x, sizes, ffn)
+    gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
+    x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
+    out = role.head(build, x, sizes)
+    build.output("out", out)
+    if loss:
+        build.output("loss", _loss(build, out, role))
+    return build.graph()
+
+
+def _loss(build: Builder, out: Value, role: ModelRole) -> Value:
+    kept = build.type(out).without("v")
+    if role.cross_entropy:
+        targets = build.input("targets", kept.with_role(Role.INDEX))
+        each = build.add(CrossEntropy("v"), out, targets, name="cross_entropy")[0]
+    else:
+        targets = build.input("targets", kept.with_role(Role.INPUT))
+        (error,) = build.add(Pointwise("subtract"), out, targets, name="error")
+        (each,) = build.add(Pointwise("square"), error, name="squared_error")
+    share: sympy.Expr = sympy.Integer(1)
+    for axis in kept.axes:
+        share = share / axis.size
+    (scaled,) = build.add(Pointwise("scale", share), each, name="share")
+    return build.add(Reduction("sum", kept.names), scaled, name="loss")[0]

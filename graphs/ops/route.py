@@ -1,0 +1,44 @@
+"""Route: keep the top-k scores along an axis for each setting of the others; the rest become minus infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import sympy
+
+from graphs.axes import Tensor, TopK
+from graphs.ir import Array, Node, Op, Place, Value
+
+if TYPE_CHECKING:
+    from graphs.transforms.backward import Tape
+
+
+@dataclass(frozen=True)
+class Route(Op):
+    """The result is restricted to ``active`` entries along ``axis``."""
+
+    axis: str
+    active: sympy.Expr
+    kind: ClassVar[str] = "route"
+
+    @property
+    def whole_axes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.axis,)
+
+    def infer(self, *operands: Tensor) -> tuple[Tensor, ...]:
+        (scores,) = operands
+        scores.axis(self.axis)
+        per = tuple(n for n in scores.names if n != self.axis)
+        return (replace(scores, domain=(*scores.domain, TopK(self.axis, per, self.active))),)
+
+    def run(self, arrays: Sequence[Array], types: Sequence[Tensor], place: Place) -> tuple[Array, ...]:
+        where = types[0].names.index(self.axis)
+        ranks = np.argsort(np.argsort(-arrays[0], axis=where, kind="stable"), axis=where, kind="stable")
+        return (np.where(ranks < int(place.value(self.active)), arrays[0], -np.inf),)
+
+    def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
+        (dy,) = cotangents
+        return (None if dy is None else tape.pointwise("keep_finite", dy, tape.output(node, 0)),)

@@ -1,0 +1,112 @@
+"""The printed cells and the ledger: everything loads, and each broken rule is named."""
+
+from collections import Counter
+
+import pytest
+
+from derive.claims import ClaimError, load
+from derive.expr import Order, calls, text, to_form
+from derive.latex import parse
+from derive.render.printer import latex
+
+BOOK = load()
+ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert")
+
+
+def test_every_printed_cell_is_there():
+    assert Counter(c.table for c in BOOK.claims.values()) == {"III": 11, "V": 18, "VI": 18, "VII": 18, "VIII": 18}
+    for table in ("V", "VI", "VII", "VIII"):
+        for row in ROWS:
+            for column in ("Work", "Depth", "Memory"):
+                claim = BOOK.claim(f"{table}/{row}/{column}")
+                assert (claim.row, claim.column) == (row, column)
+
+
+@pytest.mark.parametrize("claim", BOOK.claims.values(), ids=BOOK.claims.keys())
+def test_cell_prints_and_parses_back(claim):
+    assert parse(latex(claim.expr)) == claim.expr
+    body = claim.expr.arg if isinstance(claim.expr, Order) else claim.expr
+    if not calls(body) and claim.id != "III/C_f/reward":
+        assert to_form(body).symbols == claim.symbols
+
+
+def test_kinds_and_views():
+    kinds = {t: {c.kind for c in BOOK.claims.values() if c.table == t} for t in ("V", "VI", "VII", "VIII")}
+    assert kinds == {"V": {"order"}, "VI": {"order"}, "VII": {"leading"}, "VIII": {"leading"}}
+    assert {c.view for c in BOOK.claims.values() if c.table in ("V", "VII")} == {"rank"}
+    assert BOOK.claim("III/C_b").kind == "approx"
+
+
+def test_sequence_length_is_an_atom_where_the_table_defines_it():
+    assert text(BOOK.claim("VII/Context/Memory").expr) == "L*(16*d**2 + 8*d*d_ff) + 4*V*d + B*(m/P_c)*L*d"
+    assert "S" in BOOK.claim("III/C_f/policy").symbols
+
+
+def test_relations_stay_calls():
+    assert text(BOOK.claim("III/C_f/reference").expr) == "C_f_tok(pi)"
+    assert text(BOOK.claim("III/C_b").expr) == "2*C_f_tok(M)"
+    assert text(BOOK.claim("III/D_b").expr) == "D_f(M) + O(log(B*(S + T)))"
+
+
+def test_origin_may_differ_by_table():
+    origin = {cell: BOOK.in_force(cell)["no-checkpointing"].origin for cell in ("V/None/Memory", "VII/None/Memory")}
+    assert origin == {"V/None/Memory": "stated", "VII/None/Memory": "elsewhere"}
+    assert "no-checkpointing" not in BOOK.in_force("VII/None/Work")
+    assert "dff-order-d" not in BOOK.in_force("V/None/Depth")
+    assert "dff-order-d-beyond-work" in BOOK.in_force("V/None/Depth")
+
+
+def test_cells_that_are_not_printed_have_assumptions_too():
+    assert "blocks-only" in BOOK.in_force("VII/3D/Work")
+
+
+def test_contradiction_with_what_is_written():
+    assert BOOK.contradicted("VII/None/Memory") == {"layer-boundary": "no-checkpointing"}
+    assert BOOK.contradicted("VII/None/Work") == {}
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ClaimError, match="unknown assumption 'nope'"):
+        BOOK.assumption("nope")
+    with pytest.raises(ClaimError, match="no claim 'V/4D/Work'"):
+        BOOK.claim("V/4D/Work")
+
+
+TABLE = 'table = "X"\nview = "rank"\nkind = "order"\n'
+CELL = "[[claim]]\nid = 'X/None/Work'\nlatex = 'O(d)'\n"
+LEDGER = "[[assumption]]\nid = 'a'\ntext = 'A.'\n"
+SCOPE = "scope = [{ origin = 'stated', where = 'here', cells = ['X/*'] }]\n"
+BROKEN = [
+    (TABLE + CELL + CELL, "", "'X/None/Work' occurs twice"),
+    (TABLE + CELL.replace("O(d)", "O(q)"), "", "x.toml, X/None/Work: unknown symbol q at position 3"),
+    (TABLE + CELL.replace("O(d)", "O(d"), "", "x.toml, X/None/Work: the expression ends too early"),
+    (TABLE + CELL.replace("O(d)", "O(S+t)"), "", "X/None/Work: the index t occurs outside a sum"),
+    (TABLE + CELL + "colour = 'red'\n", "", "X/None/Work: unknown key 'colour'"),
+    ("title = 'X'\n" + TABLE + CELL, "", "unknown key 'title'"),
+    (TABLE + CELL + "kind = 'exact'\n", "", "kind 'exact' is not one of"),
+    (TABLE.replace("view", "views") + CELL, "", "unknown key 'views'"),
+    (TABLE + CELL.replace("/None/", "-"), "", "table/row/column is needed"),
+    (TABLE + "[[claim]]\nid = 'X/None/Work'\n", "", "`latex` is missing"),
+    (TABLE, "", "has no list of claim entries"),
+    (TABLE + "definitions = ['m=S+T']\n" + CELL, "", "the definition `m=S.T` does not parse"),
+    ("table = ", "", "x.toml: not valid TOML"),
+    (TABLE + CELL, LEDGER, "a: has no list of scope entries"),
+    (TABLE + CELL, LEDGER + SCOPE.replace("X/", "Y/"), "the pattern 'Y/.*' matches no cell"),
+    (TABLE + CELL, LEDGER + SCOPE.replace("stated", "said"), "origin 'said' is not one of"),
+    (TABLE + CELL, LEDGER + "contradicts = ['b']\n" + SCOPE, "unknown assumption 'b'"),
+    (TABLE + CELL, (LEDGER + SCOPE) * 2, "assumption id 'a' occurs twice"),
+    (
+        TABLE + CELL,
+        LEDGER + SCOPE.replace("}]", "}, { origin = 'implied', where = '-', cells = ['*'] }]"),
+        "two scopes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "ledger", "message"), BROKEN)
+def test_broken_data_is_named(tmp_path, table, ledger, message):
+    (tmp_path / "x.toml").write_text(table)
+    if ledger:
+        (tmp_path / "assumptions.toml").write_text(ledger)
+    with pytest.raises(ClaimError, match=message):
+        load(tmp_path)

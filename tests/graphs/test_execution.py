@@ -1,0 +1,299 @@
+"""A graph means what a few lines of plain numpy say: the decoder, its heads and losses, and every kind of operation."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+import sympy
+
+import graphs.ops
+from graphs.axes import Axis, Causal, Role, Tensor, TopK
+from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.errors import GraphError
+from graphs.execute import run
+from graphs.ir import Array, Builder, Op
+from graphs.models.roles import ROLES, forward
+from graphs.ops.collective import Collective
+from graphs.ops.constant import Broadcast, Constant
+from graphs.ops.contraction import Contraction
+from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.lookup import Lookup, Scatter
+from graphs.ops.norm import LayerNorm
+from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
+from graphs.ops.reduction import Reduction
+from graphs.ops.relabel import Relabel
+from graphs.ops.repeat import Repeat
+from graphs.ops.route import Route
+from graphs.ops.select import Pad, Select
+from graphs.ops.slice import Slice, Stack
+from graphs.ops.softmax import MaskedExp, Softmax
+from graphs.sizes import Sizes
+from graphs.symbols import size
+from graphs.transforms.expand import expand_macros
+from tests.strategies import arrays_for
+
+SIZES = Sizes.canonical()
+FFNS = {"dense": DENSE, "experts": EXPERTS}
+N = {"B": 2, "m": 4, "L": 3, "d": 6, "h": 2, "d_ff": 5, "V": 7, "E": 4, "E_a": 2, "d_e": 3}
+
+
+# -- the decoder by hand ----------------------------------------------------------------------------------------------
+def norm(x: Array, gain: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return gain * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
+
+
+def gelu(x: Array) -> Array:
+    return x * 0.5 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(x: Array, w: dict[str, Array]) -> Array:
+    """Every head and every query on its own: a query sees the keys up to its position."""
+    out = np.zeros_like(x)
+    for sequence, result in zip(x, out, strict=True):
+        for head in range(w["W_q"].shape[1]):
+            q, k, v = (sequence @ w[name][:, head] for name in ("W_q", "W_k", "W_v"))
+            for s in range(len(sequence)):
+                seen = k[: s + 1] @ q[s] / np.sqrt(q.shape[1])
+                result[s] += softmax(seen) @ v[: s + 1] @ w["W_o"][head]
+    return out
+
+
+def dense_ffn(x: Array, w: dict[str, Array]) -> Array:
+    return gelu(x @ w["W_1"]) @ w["W_2"]
+
+
+def expert_ffn(x: Array, w: dict[str, Array]) -> Array:
+    """Token by token: the two experts of highest score, weighted by the softmax over their scores."""
+    out = np.zeros_like(x)
+    for token in np.ndindex(x.shape[:-1]):
+        scores = x[token] @ w["W_r"]
+        chosen = np.argsort(scores)[-N["E_a"] :]
+        for gate, e in zip(softmax(scores[chosen]), chosen, strict=True):
+            out[token] += gate * (gelu(x[token] @ w["W_1e"][e]) @ w["W_2e"][e])
+    return out
+
+
+def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[Array, float]:
+    x = inputs["W_e"][inputs["ids"].astype(int)]
+    for layer in range(N["L"]):
+        w = {n: a[layer] for n, a in inputs.items() if n not in ("ids", "targets", "W_e", "gain_f") and a.ndim > 1}
+        x = x + attention(norm(x, w["gain_1"]), w)
+        x = x + {"dense": dense_ffn, "experts": expert_ffn}[ffn](norm(x, w["gain_2"]), w)
+    x = norm(x, inputs["gain_f"])
+    targets = inputs["targets"]
+    if role in ("policy", "reference"):
+        logits = x @ inputs["W_e"].T
+        rows = np.log(softmax(logits)).reshape(-1, N["V"])
+        return logits, float(-rows[np.arange(len(rows)), targets.astype(int).ravel()].mean())
+    out = x[:, -1] @ inputs["w_reward"] if role == "reward" else x @ inputs["w_value"]
+    return out, float(((out - targets) ** 2).mean())
+
+
+@pytest.mark.parametrize("expand", [False, True], ids=["macros", "primitives"])
+@pytest.mark.parametrize("ffn", FFNS)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_model_is_what_plain_numpy_says(role: str, ffn: str, expand: bool) -> None:
+    graph = forward(SIZES, ROLES[role], FFNS[ffn], loss=True)
+    inputs = arrays_for(graph, N, seed=3)
+    results = run(expand_macros(graph) if expand else graph, inputs, N)
+    out, loss = by_hand(inputs, ffn, role)
+    np.testing.assert_allclose(results["out"], out, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(results["loss"], loss, rtol=1e-10)
+
+
+def test_a_query_does_not_see_later_tokens() -> None:
+    graph = forward(SIZES)
+    inputs = arrays_for(graph, N)
+    changed = inputs | {"ids": inputs["ids"].copy()}
+    changed["ids"][:, -1] = (changed["ids"][:, -1] + 1) % N["V"]
+    before, after = run(graph, inputs, N)["out"], run(graph, changed, N)["out"]
+    np.testing.assert_array_equal(before[:, :-1], after[:, :-1])
+    assert not np.allclose(before[:, -1], after[:, -1])
+
+
+# -- every kind of operation ------------------------------------------------------------------------------------------
+def T(names: str, *domain: Causal | TopK, role: Role = Role.ACTIVATION) -> Tensor:
+    axes = SIZES.axes() | {"t": Axis("t", SIZES.m)}
+    return Tensor(tuple(axes[n] for n in names.split()), role, domain)
+
+
+RNG = np.random.default_rng(0)
+M, D, F, VOCABULARY = N["m"], N["d"], N["d_ff"], N["V"]
+CAUSAL, LOWER = Causal("s", "t"), np.tril(np.ones((M, M)))
+X, Y, W, SQUARE, IDS = (
+    RNG.normal(size=(M, D)),
+    RNG.normal(size=(M, D)),
+    RNG.normal(size=(D, F)),
+    RNG.normal(size=(M, M)),
+    RNG.integers(0, VOCABULARY, M).astype(float),
+)
+TABLE, AXES = RNG.normal(size=(VOCABULARY, D)), SIZES.axes()
+MASKED = np.where(LOWER > 0, SQUARE, -np.inf)
+ID = T("s", role=Role.INDEX)
+KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
+
+#: operation, types and arrays of the operands, result
+RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
+    "contraction": (Contraction(("f", "s")), [(T("s c"), X), (T("c f"), W)], (X @ W).T),
+    "contraction keeping an axis": (Contraction(("s",)), [(T("s c"), X), (T("s c"), Y)], (X * Y).sum(1)),
+    "contraction summing an axis of one operand": (Contraction(("f",)), [(T("s c"), X), (T("c f"), W)], X.sum(0) @ W),
+    "causal contraction": (Contraction(("s", "t"), (CAUSAL,)), [(T("s c"), X), (T("t c"), Y)], X @ Y.T * LOWER),
+    "contraction of causal entries": (
+        Contraction(("s", "c")),
+        [(T("s t", CAUSAL), SQUARE), (T("t c"), Y)],
+        (SQUARE * LOWER) @ Y,
+    ),
+    "sum": (Reduction("sum", ("c",)), [(T("s c"), X)], X.sum(1)),
+    "sum of causal entries": (Reduction("sum", ("t",)), [(T("s t", CAUSAL), SQUARE)], (SQUARE * LOWER).sum(1)),
+    "maximum": (Reduction("max", ("s", "c")), [(T("s c"), X)], X.max()),
+    "maximum of causal entries": (Reduction("max", ("t",)), [(T("s t", CAUSAL), SQUARE)], MASKED.max(1)),
+    "relabel": (Relabel("s", "t"), [(T("s c"), X)], X),
+    "constant": (Constant(2.5), [], np.asarray(2.5)),
+    "broadcast": (Broadcast((AXES["c"], AXES["s"], AXES["f"])), [(T("s c"), X)], np.repeat(X.T[:, :, None], F, 2)),
+    "lookup": (Lookup("v"), [(T("v c"), TABLE), (ID, IDS)], TABLE[IDS.astype(int)]),
+    "lookup in columns": (Lookup("v"), [(T("c v"), TABLE.T), (ID, IDS)], TABLE[IDS.astype(int)]),
+    "scatter": (
+        Scatter((AXES["v"], AXES["c"])),
+        [(T("s c"), X), (ID, IDS)],
+        np.array([X[v == IDS].sum(0) for v in range(VOCABULARY)]),
+    ),
+    "select": (Select("s"), [(T("s c"), X)], X[-1]),
+    "pad": (Pad(AXES["s"], 1), [(T("c"), X[0])], np.eye(M)[-1] * X[0][:, None]),
+    "slice": (Slice("s", 1), [(T("s c"), X)], X[1]),
+    "softmax": (Softmax("c"), [(T("s c"), X)], softmax(X)),
+    "causal softmax": (Softmax("t"), [(T("s t", CAUSAL), SQUARE)], softmax(MASKED)),
+    "masked exponential": (MaskedExp(), [(T("s t", CAUSAL), SQUARE)], np.exp(SQUARE) * LOWER),
+    "norm": (LayerNorm("c"), [(T("s c"), X), (T("c"), Y[0])], norm(X, Y[0])),
+    "norm over the first axis": (LayerNorm("c"), [(T("c s"), X.T), (T("c"), Y[0])], norm(X, Y[0]).T),
+    "cross-entropy": (
+        CrossEntropy("c"),
+        [(T("s c"), X), (ID, IDS % D)],
+        -np.log(softmax(X))[np.arange(M), (IDS % D).astype(int)],
+    ),
+    "one-hot": (
+        OneHot("v"),
+        [(T("s v"), TABLE[:M, :1] * np.ones(VOCABULARY)), (ID, IDS)],
+        np.eye(VOCABULARY)[IDS.astype(int)],
+    ),
+    "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
+    "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
+}
+#: kinds that run in other ways: in a mesh, as a loop, or as parts of an unrolled loop
+ELSEWHERE = {Collective, Repeat, Stack, Pointwise}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_operation_is_what_plain_numpy_says(name: str) -> None:
+    op, operands, expected = RUNS[name]
+    build = Builder("single")
+    values = [build.input(f"x{i}", t) for i, (t, _) in enumerate(operands)]
+    build.output("y", build.add(op, *values)[0])
+    result = run(build.graph(), {f"x{i}": a for i, (_, a) in enumerate(operands)}, N)["y"]
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
+PLAIN = {
+    "add": X + Y,
+    "subtract": X - Y,
+    "multiply": X * Y,
+    "divide": X / Y,
+    "exp": np.exp(X),
+    "log": np.log(X**2),
+    "square": X**2,
+    "rsqrt": 1 / np.sqrt(X**2 + EPSILON),
+    "gelu": gelu(X),
+    "gelu_grad": Y * (gelu(X + 1e-6) - gelu(X - 1e-6)) / 2e-6,
+    "keep_finite": np.where(np.isfinite(KEPT), X, 0),
+    "scale": X,
+}
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS)
+def test_a_pointwise_function_is_what_plain_numpy_says_times_its_factor(fn: str) -> None:
+    first = X**2 if fn in ("log", "rsqrt") else X
+    arrays = (first, KEPT if fn == "keep_finite" else Y)[: FUNCTIONS[fn][0]]
+    build = Builder("single")
+    values = [build.input(f"x{i}", T("s c")) for i in range(len(arrays))]
+    build.output("y", build.add(Pointwise(fn, 1 / sympy.sqrt(size("h"))), *values)[0])
+    result = run(build.graph(), {f"x{i}": a for i, a in enumerate(arrays)}, N)["y"]
+    np.testing.assert_allclose(result, PLAIN[fn] / np.sqrt(N["h"]), rtol=1e-6)
+
+
+def test_pointwise_operands_broadcast_by_name_whatever_their_order() -> None:
+    build = Builder("single")
+    values = build.input("x", T("s c")), build.input("y", T("f s"))
+    build.output("y", build.add(Pointwise("multiply"), *values)[0])
+    result = run(build.graph(), {"x": X, "y": W[:M].T}, N)["y"]
+    np.testing.assert_allclose(result, X[:, :, None] * W[:M, None, :])
+
+
+def test_a_loop_hands_on_what_is_carried_and_stacks_the_rest_forwards_and_in_reverse() -> None:
+    """x <- 2 x + w_i, and each iteration's x w_i is kept."""
+    body = Builder("body")
+    x, w = body.input("x", T("c")), body.input("w", T("c"))
+    body.output("x", body.add(Pointwise("add"), body.add(Pointwise("scale", sympy.Integer(2)), x)[0], w)[0])
+    body.output("side", body.add(Pointwise("multiply"), x, w)[0])
+    stack = RNG.normal(size=(N["L"], D))
+    for reverse in (False, True):
+        build = Builder("loop")
+        operands = build.input("x", T("c")), build.input("w", T("layer c"))
+        last, side = build.add(Repeat(body.graph(), AXES["layer"], 1, 1, reverse), *operands)
+        build.output("x", last)
+        build.output("side", side)
+        expected, kept = X[0], np.empty_like(stack)
+        for i in reversed(range(N["L"])) if reverse else range(N["L"]):
+            kept[i] = expected * stack[i]
+            expected = 2 * expected + stack[i]
+        results = run(build.graph(), {"x": X[0], "w": stack}, N)
+        np.testing.assert_allclose(results["x"], expected)
+        np.testing.assert_allclose(results["side"], kept)
+
+
+def kinds() -> set[type[Op]]:
+    """Every kind of operation of the package."""
+    for module in pkgutil.iter_modules(graphs.ops.__path__):
+        importlib.import_module(f"graphs.ops.{module.name}")
+    found, todo = set(), [Op]
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        if kind.__module__.startswith("graphs.ops."):
+            found.add(kind)
+    return found
+
+
+def test_every_kind_of_operation_is_executed_above() -> None:
+    assert kinds() == {type(op) for op, _, _ in RUNS.values()} | ELSEWHERE
+    assert PLAIN.keys() == FUNCTIONS.keys()
+
+
+# -- what cannot run --------------------------------------------------------------------------------------------------
+def single_sum() -> Builder:
+    build = Builder("g")
+    build.output("y", build.add(Reduction("sum", ("k",)), build.input("x", T("h k")))[0])
+    return build
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sizes", "sentence"),
+    [
+        ({}, N, "graph g: no array for the input 'x'; give one"),
+        ({"x": X}, N, "input 'x' has shape (4, 6), its axes say (2, 3); change one"),
+        ({"x": X}, {"h": 2}, "no value for d in d/h; give one with the sizes"),
+        ({"x": X}, {"h": 4, "d": 6}, "axis 'k' has size d/h = 3/2, not a whole number; change the sizes"),
+    ],
+    ids=["missing array", "wrong shape", "unbound size", "heads that do not divide the width"],
+)
+def test_what_cannot_run_says_why(arrays: dict[str, Array], sizes: dict[str, int], sentence: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        run(single_sum().graph(), arrays, sizes)
+    assert str(caught.value) == sentence

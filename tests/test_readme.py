@@ -1,0 +1,46 @@
+"""Every command that the README shows runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INLINE = re.findall(r"`(make [a-z-]+|derive [a-z][^`]*|python [^`]*)`", README)
+BLOCKS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+COMMANDS = sorted({shlex.join(shlex.split(line, comments=True)) for line in [*INLINE, *BLOCKS] if line.strip()})
+#: these run the tests, write into the checkout or compare everything: a dry run, or the same command tested elsewhere
+DRY = ("make", ".venv/bin/derive record", "derive record")
+
+
+def test_the_readme_shows_commands() -> None:
+    assert "make tables" in COMMANDS
+    assert any(c.startswith(".venv/bin/derive check") for c in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    if command.startswith(DRY):
+        words = ["make", "--dry-run", words[1]] if words[0] == "make" else [*words, "--help"]
+    if words[0] == "derive":
+        words[0] = ".venv/bin/derive"
+    if words[0] == "python":
+        words[0] = ".venv/bin/python"
+    if "--out" in words:
+        words[words.index("--out") + 1] = str(tmp_path)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+PATHS = re.findall(r"(?:`|src=\")((?:graphs|derive|tables|docs)/[\w/.]+\.\w+)[`\"]", README)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_files_that_the_readme_names_exist(path: str) -> None:
+    assert (ROOT / path).exists()
