@@ -1,0 +1,49 @@
+"""The wheel is whole: what it installs works outside the repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files in a folder of their own."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-m", "derive.cli", *words]
+    return subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_wheel_carries_claims_templates_and_the_record(installed: Path) -> None:
+    data = installed / "derive" / "data"
+    assert {p.name for p in (data / "paper").glob("*.toml")} == {p.name for p in (ROOT / "tables/paper").glob("*.toml")}
+    assert list((data / "templates").glob("*.jinja"))
+    assert (data / "verdicts.toml").exists()
+
+
+def test_an_installed_check_agrees_with_the_record(installed: Path) -> None:
+    done = run(installed, "check", "--table", "III")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_installed_tables_needs_a_folder_to_write_to(installed: Path, tmp_path: Path) -> None:
+    refused = run(installed, "tables")
+    assert refused.returncode == 2
+    assert "name a folder with --out" in refused.stderr
+    assert "table_vii.tex" in run(installed, "tables", "--out", str(tmp_path)).stdout
