@@ -84,7 +84,8 @@ def our_phases(case: str) -> Phases:
     from derive.costs.model import FULL
     from derive.costs.rule import load_rules
     from derive.depth import DepthRule, as_max, depth
-    from derive.forms import to_sympy, total
+    from derive.forms import total
+    from derive.interchange import to_sympy
     from derive.work import work_terms
 
     load_rules(), our_graph("GEMM")  # imports are not the measurement

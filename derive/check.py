@@ -274,8 +274,8 @@ class _Case:
 
     def rests_on(self, name: str) -> bool:
         """Is the claim no longer proven to the same strength without the assumption, the same condition granted?"""
-        if name in self.rescue or not self.decided.holds:
-            return name in self.rescue
+        if name in self.rescue or name in FIXED or not self.decided.holds:
+            return name in self.rescue or (name in FIXED and self.decided.holds)
         regime = next(iter(self.decided.judgement.regimes), None)
         others = [n for n in self.decided.assumptions if n != name]
         return not stands(self.claim, self.decided, others, regime)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from derive.costs.model import CostModel
 from derive.costs.rule import cost
 from derive.dominance import Factors
-from derive.forms import Form, ceil_log2, from_sympy, log2, symbol
+from derive.forms import Form, ceil_log2, log2, symbol
+from derive.interchange import from_sympy
 from derive.loops import Loop
 from derive.maxplus import ONE, START, ZERO, Arrival, Arrivals, Step, as_max, join
 from graphs.axes import Role

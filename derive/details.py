@@ -31,6 +31,8 @@ def explain_verdict(
 
 
 def _listed(names: Sequence[str]) -> str:
+    if not names:
+        return "one or another size"
     return " or ".join(names) if len(names) < 3 else ", ".join(names[:-1]) + f" or {names[-1]}"
 
 

@@ -6,7 +6,8 @@ every constraint of that kind is gone.
 
 from __future__ import annotations
 
-from derive.forms import Form, from_sympy, symbol
+from derive.forms import Form, symbol
+from derive.interchange import from_sympy
 from graphs.schemes.scheme import Scheme
 from graphs.sizes import Sizes
 

@@ -7,10 +7,11 @@ convention, or adds a hypothesis to the proof.  So dropping one is leaving out o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from derive.costs.model import CostModel
+from derive.forms import Form, symbol
 from derive.measure import Question
 from graphs.errors import GraphError
 from graphs.transforms.backward import Recompute
@@ -67,6 +68,9 @@ HYPOTHESES: dict[str, str] = {
     "dff-order-d-beyond-work": "d_ff = O(d)",
 }
 
+#: assumptions that narrow the domain: the size is a multiple of the other one, on every rank
+MULTIPLES: dict[str, tuple[str, str]] = {"experts-per-rank": ("E", "E_a")}
+
 #: what is true of every model and may be used in every proof: a token's experts are among the experts
 FACTS = ("E_a = O(E)",)
 
@@ -75,6 +79,7 @@ PERMISSIONS = frozenset({"no-checkpointing", "boundary-stage-memory"})
 
 #: assumptions that the graphs are built on
 FIXED = {
+    "experts-per-rank": "the longest row of a split expert axis is counted under it",
     "canonical-architecture": "the graphs are built for it",
     "ep-replicates-tokens": "expert parallelism is built with replicated tokens only",
 }
@@ -84,6 +89,14 @@ def refuse_fixed(dropped: Iterable[str]) -> None:
     for name in dropped:
         if name in FIXED:
             raise GraphError(f"assumption {name!r} cannot be dropped: {FIXED[name]}")
+
+
+def narrowed(factors: Mapping[str, Form], assumptions: Iterable[str]) -> dict[str, Form]:
+    """The free factors of the sizes, with the divisibility that the assumptions add."""
+    out = dict(factors)
+    for multiple, of in (MULTIPLES[n] for n in assumptions if n in MULTIPLES):
+        out[multiple] = out.get(multiple, symbol(f"{multiple}_1")) * symbol(of)
+    return out
 
 
 def under(question: Question, assumptions: Iterable[str]) -> Question:

@@ -14,7 +14,7 @@ from derive.asymptotics.problem import Bound, Domain, Regime, as_max
 from derive.claims import Book, Claim
 from derive.expr import Call, Expr, to_form
 from derive.forms import Form, Max
-from derive.ledger import FACTS, HYPOTHESES, under
+from derive.ledger import FACTS, HYPOTHESES, narrowed, under
 from derive.measure import Measured
 from derive.render.typeset import with_m
 from derive.textform import parse_text
@@ -149,7 +149,7 @@ def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:
     """Free factors of the reading's scheme; a context has two tokens, a pipeline two stages."""
     q = under(instance.question, assumptions)
     least = {"m": 2} | ({"P_p": 2} if "P_p" in schemes()[q.scheme].meshes else {})
-    return Domain(dict(q.factors), least, TYPICAL)
+    return Domain(narrowed(dict(q.factors), assumptions), least, TYPICAL)
 
 
 def hypotheses_of(assumptions: Sequence[str], derived: Max) -> tuple[Bound, ...]:

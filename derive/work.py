@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from derive.costs.model import CostModel
 from derive.costs.rule import cost
-from derive.forms import Form, from_sympy
+from derive.forms import Form
+from derive.interchange import from_sympy
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
 

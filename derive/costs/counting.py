@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from derive.costs.model import CostModel
-from derive.forms import Form, from_sympy
+from derive.forms import Form
+from derive.interchange import from_sympy
 from graphs.axes import Axis, Causal, Restriction, TopK
 from graphs.errors import GraphError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from derive.costs.counting import product, volume
 from derive.costs.rule import FREE, Cost, Site, rule
-from derive.forms import from_sympy
+from derive.interchange import from_sympy
 from graphs.ops.route import Route
 
 

@@ -16,14 +16,13 @@ from derive.forms import (
     Max,
     ceil_log2,
     ceil_log2_of,
-    from_sympy,
     log2,
     log2_of,
     split_content,
     symbol,
-    to_sympy,
     total,
 )
+from derive.interchange import from_sympy, to_sympy
 from graphs.symbols import size
 from tests.strategies import NAMES, any_sizes, forms, polynomials, positive_sums, powers_of_two, products
 
