@@ -14,7 +14,7 @@ DACE := dace==2.0.0b1
 export PYTHONNOUSERSITE := 1
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 
-.PHONY: help setup tables check test lint bench bench-peers pdf soak mutants lock clean python
+.PHONY: help setup tables check test test-torch lint bench bench-peers pdf soak mutants lock clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,14 @@ check: setup ## compare every cell with its recorded verdict
 
 test: setup ## run the tests; ARGS="-n 2 -k depth" passes options to pytest
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-torch: .venv/.torch ## compare with PyTorch (installs it into .venv first, about 900 MB)
+	@$(BIN)/python -c 'import torch'
+	@$(BIN)/python -m pytest tests/torch $(ARGS)
+
+.venv/.torch: .venv/.project
+	@timeout 900 $(BIN)/python $(PIP) 'torch==2.13.0'
+	@touch $@
 
 lint: setup ## style, types, and who may import whom
 	@$(BIN)/ruff check
