@@ -45,8 +45,8 @@ tables: setup ## derive every table and write tables/out
 check: setup ## compare every cell with its recorded verdict
 	@$(BIN)/derive check
 
-test: setup ## run the tests; ARGS="-n 2 -k depth" passes options to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## run the tests; ARGS="-k depth" passes options to pytest
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-torch: .venv/.torch ## compare with PyTorch (installs it into .venv first, about 900 MB)
 	@$(BIN)/python -c 'import torch'

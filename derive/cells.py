@@ -5,6 +5,7 @@ This file knows the tables' headings, never their contents.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -101,7 +102,9 @@ def instances(cell: str) -> tuple[Instance, ...]:
     table, _, rest = cell.partition("/")
     row, _, column = rest.partition("/")
     if table not in SCHEME_TABLES or row not in ROWS or column not in COLUMNS:
-        raise GraphError(f"cell {cell!r} is not supported yet; see `derive check` for those that are")
+        near = difflib.get_close_matches(cell, cell_ids(), 3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "; `derive check` lists those that are"
+        raise GraphError(f"cell {cell!r} is not supported yet{hint}")
     heading = ROWS[row]
     question = Question(scheme=heading.scheme, ffn=heading.ffn, over_all_ranks=SCHEME_TABLES[table])
     return (Instance(None, question, COLUMNS[column]),)

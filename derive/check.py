@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 from derive import cells, expr
 from derive.asymptotics.problem import Bound, Regime
 from derive.cells import SCHEME_TABLES
-from derive.claims import Book, Claim, Scope, load
+from derive.claims import Book, Claim, ClaimError, Scope, load
 from derive.details import explain_verdict
 from derive.expr import Expr, calls
 from derive.forms import Form, Max
@@ -34,7 +34,8 @@ class Cell:
 
     ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
     certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
-    (``reads``), the derived cost that the witness is about (``general``), and the ``readings`` for other models.
+    (``reads``), the derived cost under a further assumption that rescues the claim (``rescued``), and the ``readings``
+    for other models.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Cell:
     implied: tuple[str, ...] = ()
     regime: str | None = None
     regime_verdict: str | None = None
+    weakest: str | None = None
     directions: tuple[str, ...] = ()
     slack: str | None = None
     certificate: Mapping[str, Any] | None = None
@@ -62,7 +64,9 @@ class Cell:
 
     def json(self) -> dict[str, Any]:
         """The record as plain data, in a fixed order."""
-        order = "id table row column printed printed_expr derived derived_order verdict assumptions regime slack"
+        order = (
+            "id table row column printed printed_expr derived derived_order verdict assumptions regime weakest slack"
+        )
         names = [*order.split(), "regime_verdict", "directions", "certificate", "kind", "implied", "witness", "detail"]
         assert set(names) == {f.name for f in fields(self)} - {"value", "order_form", "context"}
         out = {name: getattr(self, name) for name in names}
@@ -75,6 +79,8 @@ def check_all(
 ) -> list[Cell]:
     """Every supported cell, in the order of the tables; the result does not depend on ``jobs``, the processes used."""
     wanted = [c for c in cells.cell_ids() if table in (None, c.split("/")[0])]
+    if strange := sorted((book or load()).claims.keys() - set(cells.cell_ids())):
+        raise ClaimError(f"{strange[0]}: a claim about a cell that derive/cells.py does not know; add it there")
     dropped = tuple(dropped)
     if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [check(c, dropped, book) for c in wanted]
@@ -175,7 +181,7 @@ class _Case:
         claim, decided = self.claim, self.decided
         reduced = None
         if claim.kind == "order":
-            reduced = order_argument(decided.measured.value, decided.domain, decided.hypotheses)
+            reduced = order_argument(self.plain.measured.value, self.plain.domain, self.plain.hypotheses)
         return Cell(
             id=claim.id,
             table=claim.table,
@@ -183,12 +189,13 @@ class _Case:
             column=claim.column,
             printed=claim.latex,
             printed_expr=text(claim.expr, claim.table),
-            derived=text(display(decided.measured.value), claim.table),
+            derived=text(display(self.plain.measured.value), claim.table),
             derived_order=None if reduced is None else text(display(reduced, order=True), claim.table),
             verdict=self.verdict,
-            assumptions=tuple(sorted(decided.assumptions)),
+            assumptions=tuple(sorted(self.plain.assumptions)),
             regime=self.regime(),
             regime_verdict=self.regime_verdict(),
+            weakest=self.weakest(),
             directions=decided.judgement.directions,
             slack=self.slack(),
             certificate=self.certificate(),
@@ -196,7 +203,7 @@ class _Case:
             implied=self.leaned_on(),
             witness=self.plain.judgement.witness,
             detail=explain_verdict(claim, self.verdict, self.plain, decided, self.rescue, self.regime()),
-            value=decided.measured.value,
+            value=self.plain.measured.value,
             order_form=reduced,
             context=self.context(),
         )
@@ -208,7 +215,7 @@ class _Case:
         force = dict.fromkeys((*self.plain.hypotheses, *decided.hypotheses))
         out["hypotheses"] = [_bound_json(b) for b in force]
         if self.rescued:
-            out["general"] = text(display(self.plain.measured.value), table)
+            out["rescued"] = text(display(decided.measured.value), table)
         others = [r for r in self.readings if r is not self.plain]
         if others:
             out["readings"] = [self._other(r) for r in others]
@@ -243,9 +250,20 @@ class _Case:
 
     def regime(self) -> str | None:
         """The conditions under which the claim holds; alternatives are joined by ``or``."""
-        options = [regime_text(r) for r in self.plain.judgement.regimes[:1]]
+        return self._alternatives(lambda regimes: regimes[:1])
+
+    def weakest(self) -> str | None:
+        """The same with the weakest condition that suffices in place of a readable one; None where none is known."""
+        regimes = [*self.plain.judgement.regimes, *(self.rescued.judgement.regimes if self.rescued else ())]
+        if not any(r.weakest for r in regimes):
+            return None
+        return self._alternatives(lambda regimes: [r for r in regimes if r.weakest][:1] or regimes[:1])
+
+    def _alternatives(self, chosen: Callable[[Sequence[Regime]], Sequence[Regime]]) -> str | None:
+        options = [regime_text(r) for r in chosen(self.plain.judgement.regimes)]
         if self.rescued:
-            options.append(" and ".join([*self.rescue, *(regime_text(r) for r in self.rescued.judgement.regimes[:1])]))
+            needed = [regime_text(r) for r in chosen(self.rescued.judgement.regimes)]
+            options.append(" and ".join([*self.rescue, *needed]))
         return " or ".join(options) or None
 
     def regime_verdict(self) -> str | None:

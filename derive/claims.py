@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from derive.data import paper_folder
-from derive.expr import Call, Expr, Sym, free_symbols, replace
+from derive.expr import Call, Expr, Order, Sym, free_symbols, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
 from graphs.symbols import is_size
 
 KINDS = ("equal", "approx", "leading", "order", "upper")
-VIEWS = ("rank", "global")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
-TABLE_KEYS = frozenset({"table", "view", "kind", "definitions", "claim"})
-CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "view", "symbol", "latex"})
+TABLE_KEYS = frozenset({"table", "kind", "definitions", "claim"})
+CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
 
@@ -43,7 +42,6 @@ class Claim:
     row: str
     column: str
     kind: str
-    view: str
     latex: str
     expr: Expr
     symbol: Call | None
@@ -115,6 +113,8 @@ def load(folder: Path | None = None) -> Book:
     folder = folder or paper_folder()
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
     claims = [claim for file in files for claim in _claims(_read(file), file.name)]
+    if not claims:
+        raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
     assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
     _refuse_duplicates((c.id for c in claims), "claim")
@@ -131,13 +131,13 @@ def _read(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ClaimError(f"{file.name}: cannot be read ({error})") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ClaimError(f"{file.name}: not valid TOML ({error})") from None
 
 
 def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
     _refuse_unknown_keys(data, TABLE_KEYS, file)
-    definitions = [_definition(text, file) for text in data.get("definitions", [])]
+    definitions = [_definition(text, file) for text in _texts(data, "definitions", file)]
     for entry in _entries(data, "claim", file):
         yield _claim(entry, data, definitions, file)
 
@@ -157,6 +157,8 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
     printed = _text(entry, "latex", place)
     expr = _parsed(printed, place)
     _symbols_are_bound(expr, place)
+    kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
+    _order_says_so(expr, kind, place)
     for short, long in definitions:
         expr = replace(expr, long, Sym(short))
     return Claim(
@@ -164,8 +166,7 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
         table=_text(table, "table", file),
         row=row,
         column=column,
-        kind=_one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place),
-        view=_one_of(entry.get("view", table.get("view")), VIEWS, "view", place),
+        kind=kind,
         latex=printed,
         expr=expr,
         symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
@@ -204,7 +205,7 @@ def _assumptions(data: dict[str, Any]) -> Iterator[Assumption]:
         place = f"{LEDGER}, {name}"
         _refuse_unknown_keys(entry, ASSUMPTION_KEYS, place)
         scopes = tuple(_scope(s, place) for s in _entries(entry, "scope", place))
-        yield Assumption(name, _text(entry, "text", place), scopes, tuple(entry.get("contradicts", ())))
+        yield Assumption(name, _text(entry, "text", place), scopes, _texts(entry, "contradicts", place))
 
 
 def _scope(entry: dict[str, Any], place: str) -> Scope:
@@ -230,6 +231,13 @@ def _text(entry: dict[str, Any], key: str, place: str) -> str:
     return value
 
 
+def _texts(entry: dict[str, Any], key: str, place: str) -> tuple[str, ...]:
+    value = entry.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise ClaimError(f"{place}: `{key}` must be a list of texts")
+    return tuple(value)
+
+
 def _one_of(value: object, allowed: tuple[str, ...], key: str, place: str) -> str:
     if value not in allowed:
         raise ClaimError(f"{place}: {key} {value!r} is not one of {', '.join(allowed)}")
@@ -253,6 +261,11 @@ def _symbols_are_bound(expr: Expr, place: str) -> None:
     loose = sorted(s for s in free_symbols(expr) if not is_size(s))
     if loose:
         raise ClaimError(f"{place}: the index {loose[0]} occurs outside a sum that binds it")
+
+
+def _order_says_so(expr: Expr, kind: str, place: str) -> None:
+    if kind != "order" and any(isinstance(x, Order) for x in walk(expr)):
+        raise ClaimError(f"{place}: a claim of kind {kind!r} has an O(...), which only an order may have")
 
 
 def _scopes_match_cells(book: Book) -> None:

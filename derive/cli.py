@@ -28,13 +28,18 @@ def one_sentence_errors(command: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from derive.claims import ClaimError
         from derive.parsing import ParseError
+        from derive.report import RecordError
         from graphs.errors import GraphError
 
         try:
             return command(*args, **kwargs)
         except BrokenPipeError:
             raise
-        except (GraphError, ClaimError, ParseError, OSError) as error:
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            click.echo(f"derive: {place}{error.strerror or error}", err=True)
+            sys.exit(BAD_INPUT)
+        except (GraphError, ClaimError, ParseError, RecordError) as error:
             click.echo(f"derive: {' '.join(str(error).split())}", err=True)
             sys.exit(BAD_INPUT)
 
@@ -123,9 +128,10 @@ def explain(cell: str, as_json: bool) -> None:
 def record(jobs: int) -> None:
     """Record the verdicts of today after a deliberate change, and print what changed."""
     from derive.check import check_all
-    from derive.data import verdicts_file
+    from derive.data import output_folder, verdicts_file
     from derive.report import differences, write_record
 
+    output_folder()  # refuses outside a checkout
     cells = check_all(jobs=jobs)
     changed = differences(cells, verdicts_file())
     write_record(cells, verdicts_file())
@@ -142,14 +148,14 @@ def schemes(as_json: bool) -> None:
 
     if as_json:
         listed = [
-            {"name": s.name, "mapping": {e.axis: e.mesh for e in s.entries}, "source": s.source}
+            {"name": s.name.lower(), "mapping": {e.axis: e.mesh for e in s.entries}, "source": s.source}
             for s in known().values()
         ]
         click.echo(to_json({"schemes": listed}), nl=False)
         return
     for scheme in known().values():
         mapping = ", ".join(f"{e.axis} -> {e.mesh}" for e in scheme.entries) or "nothing is split"
-        click.echo(f"{scheme.name:<10} {mapping}\n{'':<10} {scheme.source}")
+        click.echo(f"{scheme.name.lower():<10} {mapping}\n{'':<10} {scheme.source}")
 
 
 @main.command()
@@ -166,7 +172,7 @@ def ledger(as_json: bool) -> None:
 
 @main.command()
 @click.argument("graph", type=click.Choice(GRAPHS))
-@click.option("--scheme", default="None", help="Show one rank's graph under this scheme.")
+@click.option("--scheme", default="none", help="Show one rank's graph under this scheme.")
 @click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
 @one_sentence_errors
 def show(graph: str, scheme: str, dot: bool) -> None:
@@ -189,6 +195,27 @@ def verify_certificates(file: Path) -> None:
     from derive.asymptotics import checker
 
     sys.exit(checker.main([str(file)]))
+
+
+@main.command("export-smt")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write the scripts to."
+)
+@one_sentence_errors
+def export_smt(file: Path, out: Path) -> None:
+    """Write every lemma of the certificates in FILE as an SMT-LIB 2 script; a solver answers unsat to each.
+
+    One .smt2 file per lemma, and index.json that lists them.  An earlier export in the folder is replaced.
+    """
+    from derive.asymptotics.smtlib import write
+    from derive.asymptotics.smtterms import ExportError
+    from derive.claims import ClaimError
+
+    try:
+        click.echo(f"{write(file, out)} scripts in {out}")
+    except ExportError as error:
+        raise ClaimError(str(error)) from error
 
 
 if __name__ == "__main__":

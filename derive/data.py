@@ -32,5 +32,5 @@ def output_folder() -> Path:
     """``tables/out`` of the checkout; FileNotFoundError where the package is installed without one."""
     root = data_root()
     if root != PACKAGE.parent / "tables":
-        raise FileNotFoundError("outside a checkout there is no tables/out: name a folder with --out")
+        raise FileNotFoundError("outside a checkout there is no tables/out to write to: name a folder with --out")
     return root / "out"

@@ -187,7 +187,7 @@ class Form:
                     arg = atom.arg.substitute(values)
                     base = ceil_log2(arg) if atom.ceil else log2(arg)
                 else:
-                    base = values.get(atom) or Form.atom(atom)
+                    base = values.get(atom, Form.atom(atom))
                 part = part * base**power
             parts.append(part)
         return total(parts)

@@ -79,6 +79,8 @@ PERMISSIONS = frozenset({"no-checkpointing", "boundary-stage-memory"})
 
 #: assumptions that the graphs are built on
 FIXED = {
+    "tied-embedding": "the models are built with one table",
+    "between-passes": "no other instant is measured",
     "experts-per-rank": "the longest row of a split expert axis is counted under it",
     "canonical-architecture": "the graphs are built for it",
     "ep-replicates-tokens": "expert parallelism is built with replicated tokens only",

@@ -88,7 +88,7 @@ def work(q: Question, phases: Iterable[str] = ("forward", "recompute", "backward
 def memory(q: Question) -> Measured:
     """Elements held at the end of the forward pass of a training step: training state and saved activations."""
     graph = graph_of(replace(q, model=PAPER))  # what is kept does not depend on how operations are counted
-    saved = [t for t in saved_terms(graph) if t.in_loop or not q.blocks_only]
+    saved = [t for t in saved_terms(graph, q.model) if t.in_loop or not q.blocks_only]
     return _gather(replace(q, blocks_only=False), [*parameter_terms(graph, q.copies), *saved])
 
 

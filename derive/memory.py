@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from derive.costs.counting import volume
-from derive.costs.model import CostModel
+from derive.costs.model import PAPER, CostModel
 from derive.forms import Form
 from derive.work import Term
 from graphs.axes import Tensor
@@ -24,10 +25,10 @@ def parameter_terms(graph: Graph, copies: int = ADAM_COPIES) -> Iterator[Term]:
         users = [n for n in graph.nodes if Value(name) in n.operands]
         looped = any(isinstance(n.op, Repeat) for n in users)
         for stage in sorted({n.stage for n in users}, key=str) if not looped else [None]:
-            yield Term(name, copies * elements(tensor), "parameters", stage, looped)
+            yield Term(name, copies * elements(tensor, PAPER), "parameters", stage, looped)
 
 
-def saved_terms(graph: Graph) -> Iterator[Term]:
+def saved_terms(graph: Graph, model: CostModel) -> Iterator[Term]:
     """Elements per rank of each forward value that the backward phase reads."""
     seen: set[Stored] = set()
     for value in saved_values(graph):
@@ -37,7 +38,7 @@ def saved_terms(graph: Graph) -> Iterator[Term]:
             loop, inner = storage
             where = f"{loop}/{inner.node}[{inner.index}]" if loop else f"{inner.node}[{inner.index}]"
             stage = None if loop else _stage_of(graph, value)
-            yield Term(where, elements(graph.type(value)), "saved", stage, bool(loop))
+            yield Term(where, elements(graph.type(value), model), "saved", stage, bool(loop))
 
 
 #: (name of the loop that stacks the value, or "", and the value that owns the memory)
@@ -64,9 +65,6 @@ def _stage_of(graph: Graph, value: Value) -> str | None:
     return next((n.stage for n in graph.nodes if n.phase != "forward" and value in n.operands), None)
 
 
-def elements(tensor: Tensor) -> Form:
-    """Stored entries of one rank: masked entries are stored too, entries of experts not chosen are not."""
-    return volume(tensor.axes, tensor.domain, _STORAGE)
-
-
-_STORAGE = CostModel("storage", causal="dense")
+def elements(tensor: Tensor, model: CostModel) -> Form:
+    """Stored entries of one rank: masked entries are stored too, those of experts that serve no token are not."""
+    return volume(tensor.axes, tensor.domain, replace(model, causal="dense"))

@@ -5,39 +5,26 @@ This is the only place where a derived cost and a printed claim meet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from derive import cells, expr
 from derive.asymptotics.problem import Bound, Domain, Regime, as_max
-from derive.claims import Book, Claim
+from derive.claims import Book, Claim, ClaimError
 from derive.expr import Call, Expr, to_form
 from derive.forms import Form, Max
 from derive.ledger import FACTS, HYPOTHESES, narrowed, under
 from derive.measure import Measured
 from derive.render.typeset import with_m
+from derive.sums import without_sums
 from derive.textform import parse_text
 from derive.verdict import HOLDS, VERDICTS, Judgement, climb, judge
 from graphs.schemes import schemes
 from graphs.symbols import MODELS, PER_MODEL
 
-#: conditions that are tried, weaker ones first, where a claim fails in general
-CANDIDATES = (
-    "h*m = O(d)",
-    "V = O(L*(d + m))",
-    "V = O(L*d)",
-    "V = O(d)",
-    "log(P_t) = O(log(d/P_t) + log(m))",
-    "P_t = O(1)",
-    "E = O(d)",
-    "E_a = O(d)",
-    "d_e = O(d)",
-    "P_e = O(1)",
-    "E = O(1)",
-    "E_a = O(1)",
-    "h = O(1)",
-)
+#: counts that a regime may keep constant, besides degrees of parallelism; along the other sizes costs are claimed
+COUNTS = frozenset({"h", "E", "E_a"})
 #: a witness keeps heads this wide where it can
 TYPICAL = {"d_h": 128}
 
@@ -70,8 +57,7 @@ def read(claim: Claim, instance: cells.Instance, assumptions: Sequence[str], boo
     printed = printed_value(claim, book, instance.model)
     hypotheses = hypotheses_of(names, measured.value)
     domain = domain_of(instance, names)
-    tried = tuple(_candidates(measured.value.symbols | printed.symbols))
-    judgement = _judged(measured.value, printed, claim.kind, _Frozen(domain), hypotheses, tried, most)
+    judgement = _judged(measured.value, printed, claim.kind, _Frozen(domain), hypotheses, most)
     return Reading(instance, names, measured, printed, domain, hypotheses, judgement)
 
 
@@ -105,10 +91,11 @@ def _judged(
     kind: str,
     domain: Domain,
     hypotheses: tuple[Bound, ...],
-    candidates: tuple[Bound, ...],
     most: int,
 ) -> Judgement:
-    return judge(derived, printed, kind, domain, hypotheses, candidates, most)
+    names = derived.symbols | printed.symbols
+    names |= {n for b in hypotheses for n in b.left.symbols | b.right.symbols}
+    return judge(derived, printed, kind, domain, hypotheses, constants(names), most)
 
 
 def weakest(readings: Sequence[Reading]) -> Reading:
@@ -119,18 +106,23 @@ def weakest(readings: Sequence[Reading]) -> Reading:
 # -- what is printed --------------------------------------------------------------------------------------------------
 def printed_value(claim: Claim, book: Book, model: str | None) -> Max:
     """The printed form's value, or the argument of its O."""
-    return as_max(to_form(order_to_value(with_m(resolve(claim.expr, book, model)))))
+    try:
+        return as_max(to_form(without_sums(order_to_value(with_m(resolve(claim.expr, book, model))))))
+    except ValueError as error:
+        raise ClaimError(f"{claim.id}: {error}") from None
 
 
-def resolve(e: Expr, book: Book, model: str | None) -> Expr:
+def resolve(e: Expr, book: Book, model: str | None, seen: tuple[Call, ...] = ()) -> Expr:
     """Costs that a table names, ``C_f_tok(pi)``, become what the table prints for them; M becomes ``model``."""
     if isinstance(e, Call):
         call = Call(e.name, tuple(model if a == "M" and model else a for a in e.args))
         for claim in book.claims.values():
             if claim.symbol == call:
-                return resolve(claim.expr, book, model)
+                if call in seen:
+                    raise ClaimError(f"{claim.id}: {expr.text(call)} is defined by itself")
+                return resolve(claim.expr, book, model, (*seen, call))
         return e
-    return expr.rebuild(e, lambda child: resolve(child, book, model))
+    return expr.rebuild(e, lambda child: resolve(child, book, model, seen))
 
 
 def order_to_value(e: Expr) -> Expr:
@@ -158,11 +150,14 @@ def hypotheses_of(assumptions: Sequence[str], derived: Max) -> tuple[Bound, ...]
     return tuple(b for b in (_for_model(bound(t), derived.symbols) for t in texts) if b.left.symbols <= derived.symbols)
 
 
-def _candidates(names: frozenset[str]) -> list[Bound]:
-    """Conditions about sizes that occur; the number of experts is in question wherever routing is."""
-    known = names | ({"E"} if "E_a" in names else set())
-    tried = (_for_model(bound(t), names) for t in CANDIDATES)
-    return [b for b in tried if b.left.symbols | b.right.symbols <= known]
+def constants(names: Iterable[str]) -> frozenset[str]:
+    """The sizes among the names that a regime may keep constant."""
+    return frozenset(n for n in names if n.startswith("P_") or n in COUNTS or _stem(n) in COUNTS & set(PER_MODEL))
+
+
+def _stem(name: str) -> str:
+    stem, _, model = name.rpartition("_")
+    return stem if model in MODELS else name
 
 
 def _for_model(general: Bound, names: frozenset[str]) -> Bound:

@@ -18,6 +18,10 @@ SCHEMA = 1
 EXACT_IN_JSON = 2**53
 
 
+class RecordError(ValueError):
+    """The recorded verdicts cannot be read or written; one sentence."""
+
+
 def report(cells: Sequence[Cell]) -> dict[str, Any]:
     summary = {v: sum(c.verdict == v for c in cells) for v in VERDICTS}
     return {
@@ -49,7 +53,7 @@ def recorded(path: Path) -> dict[str, dict[str, str]]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path.name}: not valid TOML ({error}); run `derive record` to write it anew") from None
+        raise RecordError(f"{path.name}: not valid TOML ({error}); run `derive record` to write it anew") from None
 
 
 def record_of(cell: Cell) -> dict[str, str]:
@@ -57,6 +61,8 @@ def record_of(cell: Cell) -> dict[str, str]:
     out = {"verdict": cell.verdict, "derived": cell.derived}
     if cell.regime and cell.regime_verdict:
         out |= {"regime": cell.regime, "regime_verdict": cell.regime_verdict}
+    if cell.weakest:
+        out["weakest"] = cell.weakest
     if cell.slack:
         out["slack"] = cell.slack
     if cell.directions:

@@ -7,13 +7,13 @@ tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import Any
 
 from derive.asymptotics.problem import Answer, Bound, Domain, Proved, Refuted, Regime
 from derive.asymptotics.prove import at_most, equal, leading, order
+from derive.asymptotics.regimes import search
 from derive.forms import Form, Max, total
 
 VERDICTS = ("EQUAL", "LEADING", "TIGHT", "UPPER", "CONDITIONAL", "REFUTED", "NOT_PRINTED", "UNDECIDED")
@@ -28,7 +28,8 @@ Question = Callable[..., Answer]
 class Judgement:
     """A verdict with what supports it.
 
-    For CONDITIONAL, ``regimes`` are the conditions that suffice and ``under`` is the verdict under the first of them.
+    For CONDITIONAL, ``regimes`` are conditions that suffice, readable and weak ones first, and ``under`` is the verdict
+    under the first of them; the weakest condition is among them, marked, where it is known.
     ``directions`` are the sizes in which a LEADING form leads: whichever of them grows, the rest fades.
     """
 
@@ -90,17 +91,17 @@ def judge(
     kind: str,
     domain: Domain,
     hypotheses: Sequence[Bound],
-    candidates: Sequence[Bound],
+    constants: Collection[str] | None = None,
     most: int = 2,
 ) -> Judgement:
-    """The strongest proven verdict, else CONDITIONAL with the candidates (at most so many together) that save it."""
+    """The strongest proven verdict, else CONDITIONAL with the regimes (of at most so many bounds) that save it.
+
+    Only ``constants`` may be kept below a constant by a regime; by default any size.
+    """
     found = climb(derived, printed, kind, domain, hypotheses)
     if found.verdict in HOLDS or kind not in ("order", "leading"):
         return found
-    ask = _order if kind == "order" else _leading
-    saved = conditions(
-        lambda extra: ask(derived, printed, domain, [*hypotheses, *extra], refute=False), candidates, most
-    )
+    saved = search(derived, printed, domain, hypotheses, kind, most, constants)
     if not saved:
         return found
     best = climb(derived, printed, kind, domain, [*hypotheses, *saved[0].bounds], refute=False)
@@ -112,19 +113,6 @@ def judge(
     verdict = "CONDITIONAL" if found.verdict == "REFUTED" else "UNDECIDED"
     under, directions = best.verdict, best.directions
     return replace(found, verdict=verdict, regimes=saved, under=under, directions=directions, certificate=certificate)
-
-
-def conditions(ask: Callable[[Sequence[Bound]], Answer], candidates: Sequence[Bound], most: int) -> tuple[Regime, ...]:
-    """Every single candidate that suffices; where none does, the first pair."""
-    single = [(b, ask([b])) for b in candidates] if most else []
-    found = [Regime((b,), a.certificate) for b, a in single if isinstance(a, Proved)]
-    if found or most < 2:
-        return tuple(found)
-    for two in combinations(candidates, 2):
-        answer = ask(two)
-        if isinstance(answer, Proved):
-            return (Regime(two, answer.certificate),)
-    return ()
 
 
 def _tight(f: Max, g: Max, domain: Domain, hypotheses: Sequence[Bound], upper: Proved) -> Judgement:

@@ -95,6 +95,10 @@ class Tensor:
     role: Role = Role.ACTIVATION
     domain: tuple[Restriction, ...] = ()
 
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.axes):
+            raise GraphError(f"a tensor over ({', '.join(self.names)}) names an axis twice; relabel one")
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.axes)

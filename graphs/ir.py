@@ -184,6 +184,8 @@ class Builder:
         return Value(name)
 
     def type(self, value: Value) -> Tensor:
+        if value not in self._types:
+            raise GraphError(f"graph {self.name}: nothing called {value.node!r} was added yet; add it before its use")
         return self._types[value]
 
     def fresh(self, hint: str) -> str:
@@ -198,7 +200,7 @@ class Builder:
         """Append an occurrence; returns its results."""
         label = self.fresh(name or op.kind)
         try:
-            types = op.infer(*(self._types[v] for v in operands))
+            types = op.infer(*(self.type(v) for v in operands))
         except GraphError as error:
             raise GraphError(f"{label} in graph {self.name}: {error}") from None
         if role is not None:

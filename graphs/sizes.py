@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sympy
 
 from graphs.axes import Axis, Role, Tensor
+from graphs.errors import GraphError
 from graphs.symbols import size
 
 
@@ -62,4 +63,7 @@ class Sizes:
     def tensor(self, names: str, role: Role = Role.ACTIVATION) -> Tensor:
         """A tensor over the axes named in ``names``, e.g. ``tensor("b s c")``."""
         axes = self.axes()
+        for name in names.split():
+            if name not in axes:
+                raise GraphError(f"no axis is called {name!r}; known are {', '.join(axes)}")
         return Tensor(tuple(axes[n] for n in names.split()), role)

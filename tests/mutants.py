@@ -1,39 +1,113 @@
-"""Perturbations of printed formulas, and an independent judge of whether one changes the truth.
+"""Perturbations of printed formulas, and an independent judge of what is true of each.
 
-The judge knows nothing of proofs: it follows the perturbed and the printed formula along families of sizes that grow at
-random rates, and looks whether their ratio settles where it has to.
+The judge knows nothing of proofs and nothing of normal forms.  It evaluates expression trees, as signs and logarithms,
+along thousands of families of sizes at once: each free factor stays constant or grows as n, as a power of 2**n or as
+2**(n*n), and whether a ratio settles between n = 2**10, 2**14 and 2**18 decides.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
 
 from derive import expr as ex
-from derive.asymptotics.problem import Bound
+from derive.cells import Instance, derive, instances
+from derive.check import Cell
+from derive.claims import Book, Claim
 from derive.expr import Expr
-from derive.forms import Form, Max
+from derive.forms import Form, Log, Max
+from derive.readings import domain_of, hypotheses_of, printed_value
+from derive.textform import parse_text
+from graphs.symbols import MODELS, PER_MODEL
 
-FAMILIES = 400
+KINDS = ("coefficient", "exponent", "symbol", "dropped term", "added term", "log argument", "degree")
 
 
+# -- perturbations ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Mutant:
-    """One perturbation: what was done, and the result."""
+    """One perturbation: of which kind, what was done, and the result."""
 
+    kind: str
     what: str
     expr: Expr
 
 
-def mutants(e: Expr) -> Iterator[Mutant]:
-    """Every single-place perturbation: a coefficient, an exponent, a symbol, a dropped term, a degree that goes."""
-    for what, child in _here(e):
-        yield Mutant(what, child)
+@dataclass(frozen=True)
+class _Pool:
+    """What may stand in place of a symbol, be added to a sum, or divide a term."""
+
+    symbols: tuple[str, ...]
+    terms: tuple[Expr, ...]
+    degrees: tuple[str, ...]
+
+
+TERMS = ("1", "L*d", "V*d", "B*m*L*d", "B*L*m**2*h", "L*d_ff**2")
+LOG_TERMS = ("1", "log(d)", "log(V)", "L", "L*log(h)", "L*log(m)*log(d)")
+INNER = ("m", "d", "h*d_ff", "d**3")
+
+
+def mutants_of(claim: Claim, book: Book, per_kind: int = 1_000) -> list[Mutant]:
+    """Distinct perturbations of a cell, at most so many of each kind: none has the value of the cell or of another."""
+    known = {_key(claim, book)}
+    found: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
+    every = list(_mutants(claim.expr, _pool(claim), in_log=False))
+    random.Random(claim.id).shuffle(every)
+    for mutant in every:
+        if len(found[mutant.kind]) == per_kind:
+            continue
+        changed, replaced = reprinted(claim, mutant, book)
+        try:
+            key = _key(changed, replaced)
+        except ValueError:  # outside the class of claims: dividing by a sum, the log of nothing
+            continue
+        if key not in known:
+            known.add(key)
+            found[mutant.kind].append(mutant)
+    return [m for kind in KINDS for m in found[kind]]
+
+
+def reprinted(claim: Claim, mutant: Mutant, book: Book) -> tuple[Claim, Book]:
+    """The claim and the book with the perturbation printed instead."""
+    changed = replace(claim, expr=mutant.expr)
+    return changed, Book({**book.claims, claim.id: changed}, book.assumptions)
+
+
+def _key(claim: Claim, book: Book) -> tuple[str, ...]:
+    return tuple(printed_value(claim, book, i.model).text for i in instances(claim.id))
+
+
+def _pool(claim: Claim) -> _Pool:
+    suffix = next((f"_{m}" for m in MODELS if f"_{m}" in "".join(s[s.rfind("_") :] for s in claim.symbols)), "")
+
+    def own(name: str) -> str:
+        return f"{name}{suffix}" if name in PER_MODEL else name
+
+    def term(text: str) -> Expr:
+        e = parse_text(text)
+        for name in sorted(ex.free_symbols(e)):
+            e = ex.replace(e, ex.Sym(name), ex.Sym(own(name)))
+        return e
+
+    logs = any(isinstance(x, ex.Log) for x in ex.walk(claim.expr)) or claim.id.startswith(("III/D", "III/D_f"))
+    degrees = tuple(sorted(s for s in claim.symbols if s.startswith("P_"))) or ("P_d",)
+    symbols = tuple(own(s) for s in ("m", "d", "L", "B", "h", "V", "d_ff"))
+    return _Pool(symbols, tuple(map(term, LOG_TERMS if logs else TERMS)), degrees)
+
+
+def _mutants(e: Expr, pool: _Pool, in_log: bool) -> Iterator[Mutant]:
+    """Every single-place perturbation."""
+    for mutant in _here(e, pool):
+        yield replace(mutant, kind="log argument") if in_log and mutant.kind != "degree" else mutant
     for i, child in enumerate(ex.children(e)):
-        for inner in mutants(child):
-            yield Mutant(inner.what, _with_child(e, i, inner.expr))
+        for inner in _mutants(child, pool, in_log or isinstance(e, ex.Log)):
+            yield replace(inner, expr=_with_child(e, i, inner.expr))
 
 
 def _with_child(e: Expr, index: int, new: Expr) -> Expr:
@@ -41,69 +115,402 @@ def _with_child(e: Expr, index: int, new: Expr) -> Expr:
     return ex.rebuild(e, lambda child: new if next(seen) == index else child)
 
 
-def _here(e: Expr) -> Iterator[tuple[str, Expr]]:
-    if isinstance(e, ex.Num) and e.value > 0:
-        yield f"coefficient {e.value} + 1", ex.num(e.value + 1)
-    if isinstance(e, ex.Pow):
-        yield f"exponent {e.exponent} + 1", ex.Pow(e.base, e.exponent + 1)
-    if isinstance(e, ex.Sym):
-        yield f"{e.name} squared", ex.Pow(e, 2)
-        yield f"{e.name} becomes {'m' if e.name != 'm' else 'd'}", ex.Sym("m" if e.name != "m" else "d")
-    if isinstance(e, ex.Add):
-        for i, term in enumerate(e.terms):
-            yield f"without {ex.text(term)}", ex.add(*e.terms[:i], *e.terms[i + 1 :])
-    if isinstance(e, ex.Div):
-        yield f"without the divisor {ex.text(e.bottom)}", e.top
+def _here(e: Expr, pool: _Pool) -> Iterator[Mutant]:
+    match e:
+        case ex.Sym(name):
+            yield from _at_symbol(name, pool)
+        case ex.Add(terms):
+            yield from _at_sum(e, terms, pool)
+        case ex.Mul(factors):
+            yield from _at_product(factors)
+        case ex.Log(arg, _):
+            yield from _at_log(e, arg, pool)
+        case _:
+            yield from _elsewhere(e, pool)
 
 
-# -- the independent judge --------------------------------------------------------------------------------------------
+def _elsewhere(e: Expr, pool: _Pool) -> Iterator[Mutant]:
+    match e:
+        case ex.Num(value) if value > 0:
+            yield Mutant("coefficient", f"{value} becomes {value + 1}", ex.num(value + 1))
+            yield Mutant("coefficient", f"{value} becomes {2 * value}", ex.num(2 * value))
+        case ex.Pow(base, exponent):
+            for power in (exponent - 1, exponent + 1):
+                new = ex.Pow(base, power) if power else ex.num(1)
+                yield Mutant("exponent", f"{ex.text(e)} to the power {power}", new)
+        case ex.Div(top, bottom):
+            yield Mutant(_kind_of(bottom, "dropped term"), f"without the divisor {ex.text(bottom)}", top)
+        case ex.Order(arg) if not isinstance(arg, ex.Add):
+            for term in pool.terms:
+                yield Mutant("added term", f"plus {ex.text(term)}", ex.Order(ex.add(arg, term)))
+        case ex.Call():
+            yield Mutant("coefficient", f"{ex.text(e)} thrice", ex.mul(ex.num(3), e))
+            for term in pool.terms:
+                yield Mutant("added term", f"plus {ex.text(term)}", ex.add(e, term))
+
+
+def _kind_of(part: Expr, otherwise: str) -> str:
+    """Whatever touches a degree of parallelism and nothing else is a perturbation of a degree."""
+    symbols = ex.free_symbols(part)
+    return "degree" if symbols and all(s.startswith("P_") for s in symbols) else otherwise
+
+
+def _at_symbol(name: str, pool: _Pool) -> Iterator[Mutant]:
+    e = ex.Sym(name)
+    yield Mutant(_kind_of(e, "exponent"), f"{name} squared", ex.Pow(e, 2))
+    others = ("P_d", "P_t", "P_e") if name.startswith("P_") else pool.symbols
+    for other in others:
+        if other != name:
+            yield Mutant(_kind_of(e, "symbol"), f"{name} becomes {other}", ex.Sym(other))
+
+
+def _at_sum(e: Expr, terms: Sequence[Expr], pool: _Pool) -> Iterator[Mutant]:
+    for i, term in enumerate(terms):
+        before, after = terms[:i], terms[i + 1 :]
+        yield Mutant("dropped term", f"without {ex.text(term)}", ex.add(*before, *after))
+        yield Mutant("coefficient", f"{ex.text(term)} thrice", ex.add(*before, ex.mul(ex.num(3), term), *after))
+        for degree in pool.degrees:
+            over, times = ex.Div(term, ex.Sym(degree)), ex.mul(ex.Sym(degree), term)
+            yield Mutant("degree", f"{ex.text(term)} over {degree}", ex.add(*before, over, *after))
+            yield Mutant("degree", f"{ex.text(term)} times {degree}", ex.add(*before, times, *after))
+    for term in (*pool.terms, *map(parse_text, INNER)):
+        if ex.free_symbols(term) <= {*pool.symbols, "m"}:
+            yield Mutant("added term", f"plus {ex.text(term)}", ex.add(e, term))
+
+
+def _at_product(factors: Sequence[Expr]) -> Iterator[Mutant]:
+    for i, factor in enumerate(factors):
+        rest = ex.mul(*factors[:i], *factors[i + 1 :])
+        if not isinstance(factor, ex.Num):
+            yield Mutant(_kind_of(factor, "dropped term"), f"without the factor {ex.text(factor)}", rest)
+
+
+def _at_log(e: Expr, arg: Expr, pool: _Pool) -> Iterator[Mutant]:
+    yield Mutant("log argument", f"{ex.text(e)} without its log", arg)
+    yield Mutant("log argument", f"{ex.text(e)} squared", ex.Pow(e, 2))
+    yield Mutant("log argument", f"log({ex.text(arg)}) of its square", ex.Log(ex.Pow(arg, 2)))
+    for name in pool.symbols:
+        for what, new in (
+            ("times", ex.mul(arg, ex.Sym(name))),
+            ("over", ex.Div(arg, ex.Sym(name))),
+            ("plus", ex.add(arg, ex.Sym(name))),
+        ):
+            yield Mutant("log argument", f"{ex.text(arg)} {what} {name} in the log", ex.Log(new))
+
+
+# -- values by sign and logarithm -------------------------------------------------------------------------------------
+Floats = npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True)
-class Families:
-    """Sizes that grow as 2**(rate n): products of free factors, restricted to where all ``bounds`` hold."""
+class Wide:
+    """Numbers of any magnitude: sign, and log2 of the absolute value."""
 
-    factors: Mapping[str, Form]
-    bounds: tuple[Bound, ...]
+    sign: Floats
+    log: Floats
 
-    def sizes(self, rates: Mapping[str, int], n: int) -> dict[str, Fraction]:
-        free = {name: Fraction(2) ** (rate * n) for name, rate in rates.items()}
-        spanned = {name: form for name, form in self.factors.items() if form.symbols <= free.keys()}
-        sizes = {name: form.evaluate(free) for name, form in spanned.items()} | free
-        return sizes | ({"m": max(sizes["m"], Fraction(2))} if "m" in sizes else {})
+    def __add__(self, other: Wide) -> Wide:
+        top = np.maximum(self.log, other.log)
+        top = np.where(np.isfinite(top), top, 0.0)
+        sum_ = self.sign * np.exp2(self.log - top) + other.sign * np.exp2(other.log - top)
+        sum_ = np.where(np.abs(sum_) < 1e-13, 0.0, sum_)
+        return _wide(sum_, top)
 
-    def allowed(self, rates: Mapping[str, int]) -> bool:
-        near, far = self.sizes(rates, NEAR), self.sizes(rates, FAR)
-        return all(_quotient(b.left, b.right, far) <= 2 * _quotient(b.left, b.right, near) for b in self.bounds)
+    def __mul__(self, other: Wide) -> Wide:
+        return Wide(self.sign * other.sign, self.log + other.log)
 
-    def free(self, names: frozenset[str]) -> list[str]:
-        names |= {n for b in self.bounds for n in b.left.symbols | b.right.symbols}
-        return sorted({s for n in names for s in (self.factors[n].symbols if n in self.factors else {n})})
+    def power(self, exponent: int) -> Wide:
+        return Wide(self.sign**exponent, self.log * exponent)
 
-
-NEAR, FAR = 20, 1000
-
-
-def _quotient(one: Form | Max, other: Form | Max, sizes: Mapping[str, Fraction]) -> Fraction:
-    below = other.evaluate(sizes)
-    return one.evaluate(sizes) / below if below > 0 else Fraction(1)
+    def larger(self, other: Wide) -> Wide:
+        first = (self + Wide(-other.sign, other.log)).sign >= 0
+        return Wide(np.where(first, self.sign, other.sign), np.where(first, self.log, other.log))
 
 
-def same_order(one: Max, other: Max, families: Families, seed: int) -> bool:
-    """Does the ratio of the two stay between constants along all of many random families?"""
-    rng = random.Random(seed)
-    free = families.free(one.symbols | other.symbols)
-    for _ in range(FAMILIES):
-        rates = {name: rng.choice((0, 0, 0, 1, 2, 5)) for name in free}
-        if not families.allowed(rates):
-            continue
-        near, far = (_quotient(one, other, families.sizes(rates, n)) for n in (NEAR, FAR))
-        if far > 3 * near or near > 3 * far:
-            return False
-    return True
+def _wide(value: Floats, scale: Floats | float = 0.0) -> Wide:
+    with np.errstate(divide="ignore"):
+        return Wide(np.sign(value), scale + np.log2(np.abs(value)))
 
 
-def same_value(one: Max, other: Max, families: Families, seed: int) -> bool:
-    """Are the two equal at some random sizes?"""
-    rng = random.Random(seed)
-    free = families.free(one.symbols | other.symbols)
-    points = [families.sizes({name: rng.randint(1, 4) for name in free}, 1) for _ in range(5)]
-    return all(one.evaluate(sizes) == other.evaluate(sizes) for sizes in points)
+def evaluate(e: Expr, sizes: Mapping[str, Floats]) -> Wide:
+    """Value of a tree; ``sizes`` are log2 of each size, along all families at once."""
+    match e:
+        case ex.Num(value):
+            return _wide(np.full_like(next(iter(sizes.values())), float(value)))
+        case ex.Sym(name):
+            return Wide(np.ones_like(sizes[name]), sizes[name])
+        case ex.Add(items):
+            return _fold(Wide.__add__, items, sizes)
+        case ex.Mul(items):
+            return _fold(Wide.__mul__, items, sizes)
+        case ex.Max(items):
+            return _fold(Wide.larger, items, sizes)
+        case ex.Div(top, bottom):
+            return evaluate(top, sizes) * evaluate(bottom, sizes).power(-1)
+        case ex.Pow(base, exponent):
+            return evaluate(base, sizes).power(exponent)
+        case ex.Log(arg, _):
+            return _wide(evaluate(arg, sizes).log)
+        case ex.Order(arg):
+            return evaluate(arg, sizes)
+    raise TypeError(f"the judge cannot evaluate {ex.text(e)}")
+
+
+def _fold(operation: Callable[[Wide, Wide], Wide], items: Sequence[Expr], sizes: Mapping[str, Floats]) -> Wide:
+    out = evaluate(items[0], sizes)
+    for item in items[1:]:
+        out = operation(out, evaluate(item, sizes))
+    return out
+
+
+def tree(value: Form | Max) -> Expr:
+    """A derived cost as a tree, term by term."""
+    if isinstance(value, Max):
+        members = tuple(map(tree, value.members))
+        return members[0] if len(members) == 1 else ex.Max(members)
+    terms = []
+    for monomial, c in value.terms.items():
+        atoms = [(ex.Log(tree(x.arg), x.ceil) if isinstance(x, Log) else ex.Sym(x), p) for x, p in monomial]
+        terms.append(ex.mul(ex.num(c), *(ex.Pow(atom, p) for atom, p in atoms)))
+    return ex.add(*terms)
+
+
+def written_out(e: Expr, book: Book, model: str | None) -> Expr:
+    """Costs that a table names replaced by what it prints for them, as the judge reads the book."""
+    if isinstance(e, ex.Call):
+        wanted = (e.name, tuple(model if a == "M" and model else a for a in e.args))
+        for claim in book.claims.values():
+            if claim.symbol is not None and (claim.symbol.name, claim.symbol.args) == wanted:
+                return written_out(claim.expr, book, model)
+    return ex.rebuild(e, lambda child: written_out(child, book, model))
+
+
+# -- families of sizes ------------------------------------------------------------------------------------------------
+POINTS = (2.0**10, 2.0**14, 2.0**18)
+RANDOM_FAMILIES = 2_000
+GROWING_FAMILIES = 2_000
+STILL, SLOW, STEEP, CREEPING = 0.0, -1.0, -2.0, -3.0
+Bounds = tuple[tuple[Expr, Expr], ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a claim is judged: sizes as products of free factors, lower bounds, and ``left = O(right)`` in force."""
+
+    factors: tuple[tuple[str, Expr], ...]
+    least: tuple[tuple[str, int], ...]
+    bounds: Bounds
+
+    def free(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The free factors behind the sizes; a context that is written S + T is no factor of its own."""
+        spanned = dict(self.factors)
+        known = {*names, *(s for b in self.bounds for side in b for s in ex.free_symbols(side))}
+        out = {s for n in known for s in (ex.free_symbols(spanned[n]) if n in spanned else {n})}
+        return tuple(sorted(out - {"m"} | {"S", "T"} if out & {"S", "T"} else out))
+
+
+def _rates(count: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Few factors growing and the rest still; all but few growing; and random ones."""
+    rows: list[dict[int, float]] = []
+    for i in range(count):
+        rows += [{i: r} for r in (1.0, SLOW)]
+    for i, j in itertools.permutations(range(count), 2):
+        rows += [{i: q, j: r} for q, r in ((1.0, 1.0), (1.0, 2.0), (1.0, SLOW), (1.0, STEEP), (SLOW, STEEP))]
+    for three in itertools.combinations(range(count), 3):
+        rows += [dict(zip(three, rates, strict=True)) for rates in ((1.0, 1.0, 1.0), (1.0, 1.0, 2.0), (2.0, 1.0, 1.0))]
+    for out in itertools.chain(itertools.combinations(range(count), 1), itertools.combinations(range(count), 2)):
+        rows.append({i: 1.0 for i in range(count) if i not in out})
+    few = np.array([[row.get(i, STILL) for i in range(count)] for row in rows])
+    choices = np.array([STILL, STILL, STILL, STILL, SLOW, 1.0, 1.0, 2.0, 3.0, 5.0, STEEP])
+    return np.vstack([few, choices[rng.integers(len(choices), size=(RANDOM_FAMILIES, count))]])
+
+
+def _grown(rates: npt.NDArray[np.float64], constants: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """log2 of each free factor at the three points: (points, families, factors)."""
+    n = np.array(POINTS).reshape(-1, 1, 1)
+    grown = np.where(rates > 0, rates * n, np.where(rates == SLOW, np.log2(n), constants))
+    grown = np.where(rates == CREEPING, np.log2(n) / 2, grown)
+    return np.where(rates == STEEP, n * n, grown)
+
+
+@lru_cache(maxsize=16)
+def _sizes(setting: Setting, names: frozenset[str], growing: bool) -> dict[str, Floats]:
+    """log2 of every size along the families that the setting allows, (points, families) each."""
+    free, rng = setting.free(names), np.random.default_rng(7)
+    rates = _rates(len(free), rng)
+    constants = np.where(rng.random((len(rates), 1)) < 0.5, 0.0, rng.integers(0, 2, size=rates.shape))
+    sizes = _allowed(setting, free, rates, constants)
+    if not growing:
+        return sizes
+    moving = [bool(np.any(sizes[name][2] > sizes[name][0] + 8)) for name in free]
+    fast = np.array([CREEPING, CREEPING, SLOW, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 20.0, STEEP])
+    rates = np.where(moving, fast[rng.integers(len(fast), size=(GROWING_FAMILIES, len(free)))], STILL)
+    return _allowed(setting, free, rates, rng.integers(0, 2, size=rates.shape).astype(float))
+
+
+def _allowed(
+    setting: Setting, free: tuple[str, ...], rates: npt.NDArray[np.float64], constants: npt.NDArray[np.float64]
+) -> dict[str, Floats]:
+    grown = _grown(rates, constants)
+    sizes = {name: grown[:, :, i] for i, name in enumerate(free)}
+    sizes = _spanned(setting, sizes)
+    keep = np.ones(len(rates), dtype=bool)
+    for left, right in setting.bounds:
+        ratio = evaluate(left, sizes).log - _at_least_one(evaluate(right, sizes)).log
+        keep &= ratio[2] <= ratio[0] + 1
+    return {name: value[:, keep] for name, value in sizes.items()}
+
+
+def _spanned(setting: Setting, free: dict[str, Floats]) -> dict[str, Floats]:
+    """Lower bounds hold, and products of free factors (and S + T) have their values."""
+    spanned, least = dict(setting.factors), dict(setting.least)
+    sizes = dict(free)
+    for name, lowest in least.items():
+        parts = sorted(ex.free_symbols(spanned[name]) if name in spanned else {name})
+        if parts[-1] in sizes and all(p in sizes for p in parts):
+            whole = sum((sizes[p] for p in parts[:-1]), np.zeros_like(sizes[parts[-1]]))
+            sizes[parts[-1]] = np.maximum(sizes[parts[-1]], np.log2(lowest) - whole)
+    sizes |= {n: evaluate(e, sizes).log for n, e in spanned.items() if ex.free_symbols(e) <= sizes.keys()}
+    if "S" in sizes:
+        sizes["m"] = np.logaddexp2(sizes["S"], sizes["T"])
+    return sizes
+
+
+def _at_least_one(value: Wide) -> Wide:
+    return value.larger(_wide(np.ones_like(value.log)))
+
+
+# -- judgements -------------------------------------------------------------------------------------------------------
+def bounded(small: Expr, large: Expr, setting: Setting) -> bool:
+    """small = O(1 + large) along every family of the setting?"""
+    sizes = _sizes(setting, ex.free_symbols(small) | ex.free_symbols(large), growing=False)
+    one = _wide(np.ones_like(next(iter(sizes.values()))))
+    f, g = evaluate(small, sizes) + one, evaluate(large, sizes) + one
+    top = np.where(f.sign > 0, f.log, 0.0)
+    ratio = top - np.where(g.sign > 0, g.log, -1e9)
+    grows = (ratio[2] > ratio[0] + 5) & (ratio[2] > ratio[1] + 2.5)
+    nothing = (g.sign[2] <= 0) & (f.sign[2] > 0)
+    return not np.any(grows | nothing)
+
+
+def leads(one: Expr, other: Expr, setting: Setting) -> bool:
+    """Does the quotient tend to 1 along every family of the setting along which all sizes grow that can?"""
+    sizes = _sizes(setting, ex.free_symbols(one) | ex.free_symbols(other), growing=True)
+    f, g = evaluate(one, sizes), evaluate(other, sizes)
+    gap = (f + Wide(-g.sign, g.log)).log - g.log
+    stays = (gap[2] > np.log2(0.02)) & (gap[2] > gap[0] - 0.3)
+    return not np.any(stays | (g.sign[2] <= 0))
+
+
+def same_value(one: Expr, other: Expr, setting: Setting) -> bool:
+    """Are the two equal at random sizes (reals, in free factors)?"""
+    free, rng = setting.free(ex.free_symbols(one) | ex.free_symbols(other)), np.random.default_rng(11)
+    sizes = _spanned(setting, {name: rng.uniform(0.1, 3.0, size=12) for name in free})
+    f, g = evaluate(one, sizes), evaluate(other, sizes)
+    gap = f + Wide(-g.sign, g.log)
+    return bool(np.all((gap.sign == 0) | (gap.log < g.log - 30)))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the judge finds of one reading: for orders (upper, lower), for exact claims (equal, leading)."""
+
+    first: bool
+    second: bool
+
+    def text(self, kind: str) -> str:
+        """The verdict that this calls for."""
+        if kind == "order":
+            return ("TIGHT" if self.second else "UPPER") if self.first else "REFUTED"
+        return "EQUAL" if self.first else "LEADING" if self.second and kind != "equal" else "REFUTED"
+
+
+class Judge:
+    """Judges printed expressions of one cell in the cases that its verdicts speak of."""
+
+    def __init__(self, claim: Claim, book: Book) -> None:
+        self.claim, self.book = claim, book
+        rescue = book.contradicted(claim.id)
+        self.base = tuple(n for n in book.in_force(claim.id) if n not in rescue)
+        self.known: dict[tuple[str, Instance], tuple[Setting, Expr]] = {}
+        self.judged: dict[tuple[str, Instance, Expr], Truth] = {}
+
+    def place(self, case: str, instance: Instance) -> tuple[Setting, Expr]:
+        """Setting and derived cost of a case: empty, or conditions and assumptions joined by ``and``."""
+        if (case, instance) not in self.known:
+            parts = [p for p in case.split(" and ") if p]
+            conditions = [p for p in parts if "=" in p]
+            names = (*self.base, *(p for p in parts if "=" not in p))
+            value, domain = derive(instance, names).value, domain_of(instance, names)
+            force = [(tree(b.left), tree(b.right)) for b in hypotheses_of(names, value)]
+            sides = [text.split(" = ") for text in conditions]
+            force += [(parse_text(left), written_out(parse_text(right), self.book, None)) for left, right in sides]
+            factors = tuple((n, tree(f)) for n, f in domain.factors.items())
+            setting = Setting(factors, tuple(sorted(domain.least.items())), tuple(force))
+            self.known[case, instance] = setting, tree(value)
+        return self.known[case, instance]
+
+    def concerns(self, case: str, instance: Instance, printed: Expr) -> bool:
+        """A condition about one model's sizes says nothing of another model."""
+        setting, derived = self.place(case, instance)
+        named = {s for b in setting.bounds for side in b for s in ex.free_symbols(side)}
+        spoken = {s for s in named if s.rpartition("_")[2] in MODELS and s.rpartition("_")[0] in PER_MODEL}
+        return spoken <= ex.free_symbols(derived) | ex.free_symbols(printed)
+
+    def truth(self, case: str, claim: Claim, book: Book) -> tuple[Truth, ...]:
+        """What holds of a claim in a case, reading by reading."""
+        out = []
+        for instance in instances(claim.id):
+            printed = written_out(claim.expr, book, instance.model)
+            if self.concerns(case, instance, printed):
+                key = case, instance, printed
+                if key not in self.judged:
+                    self.judged[key] = self.judged_anew(*key)
+                out.append(self.judged[key])
+        return tuple(out)
+
+    def judged_anew(self, case: str, instance: Instance, printed: Expr) -> Truth:
+        setting, derived = self.place(case, instance)
+        if self.claim.kind == "order":
+            return Truth(bounded(derived, printed, setting), bounded(printed, derived, setting))
+        return Truth(same_value(derived, printed, setting), leads(derived, printed, setting))
+
+    def worst(self, case: str, claim: Claim, book: Book) -> str:
+        """The verdict that the truth of all readings calls for."""
+        every = ("EQUAL", "LEADING", "TIGHT", "UPPER", "REFUTED")
+        return max((t.text(claim.kind) for t in self.truth(case, claim, book)), key=every.index)
+
+    def changes_value(self, claim: Claim, book: Book) -> bool:
+        """Does the claim print other numbers than the book's own?"""
+        for instance in instances(claim.id):
+            setting, _ = self.place("", instance)
+            before = written_out(self.claim.expr, self.book, instance.model)
+            if not same_value(before, written_out(claim.expr, book, instance.model), setting):
+                return True
+        return False
+
+    def changes_truth(self, claim: Claim, book: Book, cases: Iterable[str]) -> bool:
+        """For exact claims any other value; for orders another answer in general or in one of the cases."""
+        if claim.kind != "order":
+            return self.changes_value(claim, book)
+        every = dict.fromkeys(["", *cases])
+        return any(self.truth(c, self.claim, self.book) != self.truth(c, claim, book) for c in every)
+
+    def objections(self, found: Cell, claim: Claim, book: Book) -> list[str]:
+        """Where the verdict says something else than the judge."""
+        general, cases = self.worst("", claim, book), cases_of(found)
+        said = {"": found.verdict if not cases else "REFUTED"}
+        said |= dict(zip(cases, (found.regime_verdict or "").split(" or "), strict=True)) if cases else {}
+        if found.verdict == "UNDECIDED":
+            return [f"undecided, the judge says {general} in general"]
+        seen = {case: general if not case else self.worst(case, claim, book) for case in said}
+        return [
+            f"{said[c]} {f'where {c}' if c else 'in general'}, the judge says {seen[c]}"
+            for c in said
+            if said[c] != seen[c]
+        ]
+
+
+def cases_of(cell: Cell) -> list[str]:
+    """The alternatives of a cell's regime."""
+    return cell.regime.split(" or ") if cell.regime else []

@@ -10,8 +10,8 @@ from derive import latex
 from derive.asymptotics import prove
 from derive.asymptotics.checker import check_cell
 from derive.asymptotics.problem import Domain
-from derive.check import Cell, check
-from derive.claims import Book, load
+from derive.check import Cell, check, check_all
+from derive.claims import Book, ClaimError, load
 from derive.forms import Max, symbol
 from derive.report import _safe as as_json
 from derive.verdict import HOLDS, judge
@@ -117,3 +117,30 @@ def test_a_tied_embedding_lives_on_both_boundary_stages_of_a_pipeline() -> None:
     assert found.verdict == "CONDITIONAL"
     assert found.regime is not None
     assert found.regime.startswith("layer-boundary and V = O(")
+
+
+@pytest.mark.parametrize(
+    "printed", [r"\tfrac{d}{d-d}", r"\tfrac{d}{d+m}", r"\log(d-d)", r"(d+m)^{40}", r"C_{f}^{\text{tok}}(M)"]
+)
+def test_a_printed_form_without_a_value_is_an_input_error_that_names_the_cell(printed: str) -> None:
+    with pytest.raises(ClaimError, match="VII/None/Work: "):
+        verdict_of("VII/None/Work", printed, "leading")
+
+
+def test_a_cost_that_is_defined_by_itself_is_refused() -> None:
+    with pytest.raises(ClaimError, match="defined by itself"):
+        verdict_of("III/C_f/policy", r"C_{f}^{\text{tok}}(\pi_{\theta})", "equal")
+
+
+def test_a_claim_about_a_cell_that_nobody_asks_about_is_refused() -> None:
+    book = load()
+    stray = replace(book.claim("VII/None/Work"), id="VII/Foo/Work")
+    with pytest.raises(ClaimError, match="VII/Foo/Work"):
+        check_all(book=Book({**book.claims, stray.id: stray}, book.assumptions))
+
+
+def test_what_is_derived_is_what_the_caption_asks_for_and_not_what_rescues_the_claim() -> None:
+    found = check("VII/None/Memory")
+    assert "m*h" in found.derived
+    assert found.context is not None
+    assert "m*h" not in found.context["rescued"]

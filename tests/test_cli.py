@@ -84,7 +84,7 @@ def test_bad_input_is_one_sentence_and_a_non_zero_exit(words: list[str], says: s
 def test_malformed_claims_are_an_input_error_that_names_the_place(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "x.toml").write_text("table = 'X'\nview = 'rank'\nkind = 'order'\n" + broken)
+    (tmp_path / "x.toml").write_text("table = 'X'\nkind = 'order'\n" + broken)
     monkeypatch.setattr("derive.claims.paper_folder", lambda: tmp_path)
     claims.load.cache_clear()
     try:

@@ -1,7 +1,7 @@
 """Growth of costs: questions with proofs and witnesses that a small checker verifies."""
 
 from derive.asymptotics.problem import Answer, Bound, Domain, Proved, Refuted, Regime, Undecided
-from derive.asymptotics.prove import at_most, equal, leading, order, regimes
+from derive.asymptotics.prove import at_most, equal, leading, order
 
 __all__ = [
     "Answer",
@@ -15,5 +15,4 @@ __all__ = [
     "equal",
     "leading",
     "order",
-    "regimes",
 ]

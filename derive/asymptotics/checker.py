@@ -7,7 +7,8 @@ witnesses, part 6 ties all that to the cells of a file.
 
 Meaning of the claims.  Sizes are products of free factors, each a real number >= 1.  ``f = O(g)``: for every constant
 of the hypotheses there is a C with ``f <= C*(1 + g)`` on the domain, and ``f <= C*g`` when the certificate has a floor
-(``g >= c > 0``).  A hypothesis ``left = O(right)`` gives ``left <= C'*(1 + max(right, 0))``.
+(``g >= c > 0``).  A hypothesis ``left = O(right)`` gives ``left <= C'*(1 + max(right, 0))``.  Where a sum has a size in
+its bounds, that size is an integer; polynomial sums are read in closed form, sums of logs are bounded from both sides.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,16 +99,22 @@ def log_bounds(value: int) -> tuple[Fraction, Fraction]:
 class Reader:
     """Text forms to polynomials over free factors; remembers the argument of every log it meets."""
 
-    def __init__(self, factors: Mapping[str, str], transparent: Sequence[str] = ()) -> None:
+    def __init__(
+        self, factors: Mapping[str, str], transparent: Sequence[str] = (), least: Mapping[str, int] | None = None
+    ) -> None:
         self.transparent = transparent  # functions read as their argument
         self.logs: dict[str, Poly] = {}
+        self.sums: dict[str, tuple[Poly, Poly]] = {}  # lower and upper bounds of sums of logs
+        self.two: list[Poly] = []  # sizes known to be at least 2
         self.factors: dict[str, Poly] = {}
         values = {name: self.single(text) for name, text in sorted(factors.items())}
         for name, value in values.items():
             need(len(value) == 1 and set(value.values()) == {Fraction(1)}, f"{name} is not a product of free factors")
             for gen, power in next(iter(value)):
-                need(power > 0 and gen not in values and not is_log(gen), f"{name}: {gen} is not a free factor")
+                free = gen not in values and gen not in self.sums and not is_log(gen)
+                need(power > 0 and free, f"{name}: {gen} is not a free factor")
         self.factors = values
+        self.two = [self.single(name) for name, value in (least or {}).items() if value >= 2]
 
     def single(self, text: str) -> Poly:
         members = self.read(text)
@@ -121,6 +129,65 @@ class Reader:
         out = parser.sum()
         need(parser.at == len(tokens), f"cannot read {text!r} at {parser.peek()!r}")
         return out
+
+    def bounded(self, poly: Poly, way: int) -> Poly:
+        """Every sum of logs by its bound, so that the polynomial grows (way 1) or shrinks (way -1) nowhere."""
+        parts: list[Poly] = []
+        for mono, c in poly.items():
+            part: Poly = {tuple(x for x in mono if x[0] not in self.sums): c}
+            for gen, power in mono:
+                need(gen not in self.sums or (way != 0 and power > 0), f"{gen} has bounds only")
+                for _ in range(power if gen in self.sums else 0):
+                    part = mul(part, self.sums[gen][int((c > 0) == (way > 0))])
+            parts.append(part)
+        return add(*parts)
+
+    def sum_of(self, body: Poly, index: str, low: Poly, high: Poly) -> Poly:
+        """The sum of ``body`` for index = low, ..., high: F(high + 1) - F(low) where F(index + 1) - F(index) = body."""
+        one: Poly = {(): Fraction(1)}
+        sizes = {g for p in (low, high, *self.factors.values()) for m in p for g, _ in m}
+        whole = all(c.denominator == 1 and all(p > 0 for _, p in m) for p in (low, high) for m, c in p.items())
+        need(whole and not any(is_log(g) or g in self.sums for g in sizes), f"the bounds of {index} are no integers")
+        need(index not in self.factors and index not in sizes, f"the index {index} is a size")
+        need(bool(low) and all(c > 0 for c in low.values()), f"the first {index} may be below 1")
+        count = shifted(add(high, one, scale(low, -1)), dict.fromkeys(sizes, 1))
+        need(all(c >= 0 for c in count.values()), f"the last {index} may be below the first")
+        gens = {g for m in body for g, _ in m}
+        need(gens.isdisjoint(self.sums), "a sum of sums of logs")
+        logs = {g for g in gens if is_log(g) and (g == f"log({index})" or self.over(index, self.logs.get(g, {})))}
+        plain = {m: c for m, c in body.items() if logs.isdisjoint(g for g, _ in m)}
+        total = add(*(mul(part, power_sum(k, index)) for k, part in powers_of(plain, index).items()))
+        step = substitute(total, index, add({((index, 1),): Fraction(1)}, one))
+        need(add(step, scale(total, -1)) == plain, f"no closed form of the sum over {index}")
+        out = add(substitute(total, index, add(high, one)), scale(substitute(total, index, low), -1))
+        for mono, c in body.items():
+            for gen in logs & {g for g, _ in mono}:
+                need(low == one and dict(mono)[gen] == 1, f"{gen} summed over {index}")
+                rest = tuple(x for x in mono if x[0] != gen)
+                need(index not in dict(rest) and logs.isdisjoint(g for g, _ in rest), f"{mono_text(mono)} summed")
+                out = add(out, mul({rest: c}, {((self.log_sum(gen, index, high), 1),): Fraction(1)}))
+        return out
+
+    @staticmethod
+    def over(index: str, poly: Poly) -> bool:
+        return any(g == index for m in poly for g, _ in m)
+
+    def log_sum(self, gen: str, index: str, high: Poly) -> str:
+        """A generator for the sum of log(a + index) over 1, ..., n - 1, where a, n >= 1.
+
+        It is at most (n - 1)*log(a + n), and at least half of that: log(a + t) >= t/n*log(a + n), by concavity and as
+        log(a) >= 0.  Where n >= 2, n - 1 >= n/2.
+        """
+        start, n = add(self.logs.get(gen, {}), {((index, 1),): Fraction(-1)}), add(high, {(): Fraction(1)})
+        need(gen.startswith("log(") and bool(start) and not self.over(index, start), f"{gen} summed over {index}")
+        for poly in (start, n):
+            whole = all(c > 0 and c.denominator == 1 and all(p > 0 for _, p in m) for m, c in poly.items())
+            need(whole and not any(is_log(g) for m in poly for g, _ in m), f"{gen} summed to {poly_text(high)}")
+        name = f"Sum({gen}, ({index}, 1, {poly_text(high)}))"
+        last = self.log(add(start, n))
+        two = n in self.two or sum(n.values()) >= 2
+        self.sums[name] = scale(mul(n if two else high, last), Fraction(1, 4 if two else 2)), mul(high, last)
+        return name
 
     def log(self, arg: Poly) -> Poly:
         """log2 of a positive polynomial: a sum of logs, and a generator for what does not factor."""
@@ -241,8 +308,10 @@ class _Parser:
                 need(re.fullmatch(r"[A-Za-z_]\w*|[(,]", token) is not None, f"{self.text!r}: unexpected {token!r}")
             atom = name + "".join(self.tokens[start : self.at])
             return [self.reader.factors.get(atom) or {((atom, 1),): Fraction(1)}]
-        need(name in ("log", "ceil_log", "Max"), f"{self.text!r}: {name} is not supported in a proof")
+        need(name in ("log", "ceil_log", "Max", "Sum"), f"{self.text!r}: {name} is not supported in a proof")
         self.take("(")
+        if name == "Sum":
+            return [self.over_index()]
         arguments = [self.sum()]
         while self.peek() == ",":
             self.take()
@@ -252,6 +321,56 @@ class _Parser:
             return [poly for argument in arguments for poly in argument]
         need(len(arguments) == 1, f"{self.text!r}: {name} takes one argument")
         return [getattr(self.reader, name)(poly) for poly in arguments[0]]
+
+    def over_index(self) -> Poly:
+        """The rest of ``Sum(body, (index, low, high))``."""
+        known = set(self.reader.logs)
+        body = self.sum()
+        own = set(self.reader.logs) - known
+        self.take(",")
+        self.take("(")
+        index = self.take()
+        need(re.fullmatch(r"[A-Za-z]\w*", index) is not None, f"{self.text!r}: {index!r} is not an index")
+        self.take(",")
+        low = self.sum()
+        self.take(",")
+        high = self.sum()
+        self.take(")")
+        self.take(")")
+        need(len(body) == len(low) == len(high) == 1, f"{self.text!r}: a Max in a sum")
+        out = self.reader.sum_of(body[0], index, low[0], high[0])
+        for gen in own:  # logs of the index mean nothing outside
+            if Reader.over(index, self.reader.logs[gen]):
+                del self.reader.logs[gen]
+        return out
+
+
+def powers_of(poly: Poly, gen: str) -> dict[int, Poly]:
+    """The coefficients of a polynomial in one generator."""
+    out: dict[int, Poly] = {}
+    for mono, c in poly.items():
+        power = dict(mono).get(gen, 0)
+        need(power >= 0, f"a negative power of {gen}")
+        out.setdefault(power, {})[tuple(x for x in mono if x[0] != gen)] = c
+    return out
+
+
+def substitute(poly: Poly, gen: str, value: Poly) -> Poly:
+    """A generator replaced by a polynomial."""
+    out: Poly = {}
+    for power, part in powers_of(poly, gen).items():
+        out = add(out, reduce(mul, [value] * power, part))
+    return out
+
+
+def power_sum(k: int, index: str) -> Poly:
+    """The sum of t**k for t = 0, ..., index - 1, from index**(k + 1) = sum of C(k + 1, j)*(sum of t**j) over j <= k."""
+    need(k < 40, f"{index}**{k} summed")
+    sums: list[Poly] = []
+    for j in range(k + 1):
+        rest = add(*(scale(s, -math.comb(j + 1, i)) for i, s in enumerate(sums)))
+        sums.append(scale(add({((index, j + 1),): Fraction(1)}, rest), Fraction(1, j + 1)))
+    return sums[k]
 
 
 # -- part 2: what may be used ------------------------------------------------------------------------------------------
@@ -297,18 +416,21 @@ class Facts:
     generator is >= 0 as well.  ``powers`` are monomials in sizes known to be <= an unknown constant.
     """
 
-    def __init__(self, data: Node) -> None:
-        self.reader = Reader(data["factors"])
-        self.f, self.g = self.reader.read(data["f"]), self.reader.read(data["g"])
-        self.hyps = [
-            (self.reader.single(h["left"]), self.reader.single(h["right"])) for h in data.get("hypotheses", ())
-        ]
+    def __init__(self, data: Node, refute: bool = False) -> None:
+        """Sums of logs are bounded so that f grows and g shrinks, or the other way round where f is to exceed g."""
+        self.reader = Reader(data["factors"], least=data.get("least"))
+        way = (-1 if refute else 1) if data["claim"] in ("order", "at_most") else 0
+        self.f, self.g = (
+            [self.reader.bounded(p, side) for p in self.reader.read(data[name])]
+            for name, side in (("f", way), ("g", -way))
+        )
+        self.hyps = [(self.poly(h["left"]), self.poly(h["right"])) for h in data.get("hypotheses", ())]
         self.cons: dict[str, tuple[Affine, bool]] = {}
         self.powers: dict[str, Mono] = {}
         self.least = dict(data.get("least", {}))
         for name, value in self.least.items():
             need(isinstance(value, int) and value >= 1, f"least {name} = {value!r} is not a positive integer")
-            log = affine(self.reader.log(self.reader.single(name)))
+            log = affine(self.reader.log(self.poly(name)))
             self.cons[f"{name} >= {value}"] = combine((1, log), (-1, {"": log_bounds(value)[0]})), False
         for gen, arg in sorted(self.reader.logs.items()):
             self.bound_log(gen, arg)
@@ -422,9 +544,13 @@ class Facts:
             return {gen}
         return {s for m in self.reader.logs.get(gen) or [((gen[4:-1], 1),)] for s, _ in m}
 
+    def poly(self, text: str) -> Poly:
+        """A polynomial without sums of logs, which have bounds only."""
+        return self.reader.bounded(self.reader.single(text), 0)
+
     def mono(self, text: str, of_logs: bool = False) -> Mono:
         """A monomial of sizes, or a product of logs."""
-        poly = self.reader.single(text)
+        poly = self.poly(text)
         need(len(poly) == 1 and set(poly.values()) == {Fraction(1)}, f"{text!r} is not a monomial")
         need(all(is_log(gen) == of_logs for gen, _ in next(iter(poly))), f"{text!r} mixes sizes and logs")
         return next(iter(poly))
@@ -627,7 +753,7 @@ def _leading(cert: Node) -> None:
     for side, (mine, others) in {"upper": (setting.f, setting.g), "lower": (setting.g, setting.f)}.items():
         need(len(cert[side]) == len(mine), f"{side}: one entry per member is needed")
         for poly, entry in zip(mine, cert[side], strict=True):
-            pieces = [setting.reader.single(p["text"]) for p in entry["pieces"]]
+            pieces = [setting.poly(p["text"]) for p in entry["pieces"]]
             gap = add(*pieces, others[int(entry["against"])], scale(poly, -1))
             need(all(c >= 0 for c in gap.values()), f"{side}: the pieces do not cover the difference")
             for piece, data in zip(pieces, entry["pieces"], strict=True):
@@ -863,7 +989,7 @@ def maximum(members: list[Poly], sizes: Mapping[str, int], logs: Mapping[str, Po
 def _check_sizes(setting: Setting, witness: Node, free: Mapping[str, int]) -> None:
     """The named sizes and both values at the illustrating point are what the free factors give."""
     for name, text in witness["sizes"].items():
-        value = value_at(setting.reader.single(name), free, {})[0]
+        value = value_at(setting.poly(name), free, {})[0]
         need(value == int(text), f"size {name} is {value}, not {text}")
     for name, members in ((witness["f_is"], setting.f), (witness["g_is"], setting.g)):
         value = maximum(members, free, setting.reader.logs)[0]
@@ -871,7 +997,7 @@ def _check_sizes(setting: Setting, witness: Node, free: Mapping[str, int]) -> No
 
 
 def _family_witness(witness: Node) -> None:
-    setting = Setting(witness)
+    setting = Setting(witness, refute=True)
     family = Family(setting.reader, witness["free"])
     for name, text in witness["family"].items():
         need(family.text(setting.mono(name)) == text, f"family: {name} is not {text}")
@@ -896,12 +1022,12 @@ def _family_witness(witness: Node) -> None:
 
 
 def _point_witness(witness: Node) -> None:
-    setting = Setting(witness)
+    setting = Setting(witness, refute=True)
     need(not setting.hyps, "a point refutes no claim under hypotheses")
     free = {sym: int(text) for sym, text in witness["free"].items()}
     need(all(v >= 1 and sym not in setting.reader.factors for sym, v in free.items()), "a free factor is below 1")
     for name, value in setting.least.items():
-        need(value_at(setting.reader.single(name), free, {})[0] >= value, f"{name} >= {value} fails")
+        need(value_at(setting.poly(name), free, {})[0] >= value, f"{name} >= {value} fails")
     f, g = (maximum(side, free, setting.reader.logs) for side in (setting.f, setting.g))
     need(f[0] > g[1] or (witness["claim"] == "equal" and f[1] < g[0]), "the claim holds at this point")
     _check_sizes(setting, witness, free)
@@ -959,19 +1085,19 @@ def _tie(cell: Node, data: Node, *derived: str) -> str:
 def check_cell(cell: Node) -> None:
     """Everything the cell carries checks, and it carries what its verdict needs.
 
-    ``general`` is the derived expression without a further assumption on which the verdict rests: a witness is about
-    it, and proofs under a regime may be.  ``readings`` are the same claim for other models.
+    ``rescued`` is the derived expression under a further assumption that rescues the claim; proofs may be about it.
+    ``readings`` are the same claim for other models.
     """
     for reading in cell.get("readings") or ():
         check_cell(reading)
     proofs, witness, verdict = proofs_of(cell.get("certificate")), cell.get("witness"), cell["verdict"]
     claims = set()
     for proof in proofs:
-        general = [cell["general"]] if cell.get("general") and cell["verdict"] == "CONDITIONAL" else []
-        claims.add((proof["claim"], _tie(cell, proof, cell["derived"], *general)))
+        rescued = [cell["rescued"]] if cell.get("rescued") and cell["verdict"] == "CONDITIONAL" else []
+        claims.add((proof["claim"], _tie(cell, proof, cell["derived"], *rescued)))
         check_certificate(proof)
     if witness:
-        side = _tie(cell, witness, cell.get("general") or cell["derived"])
+        side = _tie(cell, witness, cell["derived"])
         need(witness["f_is"] == side, "the witness takes one side for the other")
         check_witness(witness)
     conditions = any(p.get("hypotheses") for p in proofs) or bool((cell.get("certificate") or {}).get("assuming"))
@@ -1012,7 +1138,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         sys.exit("usage: python checker.py verdicts.json")
     try:
         count = check_file(arguments[0])
-    except (Rejected, OSError, ValueError) as error:
+    except (Rejected, OSError, ValueError, RecursionError) as error:
         sys.stderr.write(f"rejected: {error}\n")
         sys.exit(1)
     sys.stdout.write(f"{count} cells checked\n")

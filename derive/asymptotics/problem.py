@@ -70,10 +70,14 @@ Answer = Proved | Refuted | Undecided
 
 @dataclass(frozen=True)
 class Regime:
-    """A set of hypotheses under which a claim is proved, with its own certificate."""
+    """A set of hypotheses under which a claim is proved, with its own certificate.
+
+    ``weakest`` says that every regime under which the claim holds implies this one.
+    """
 
     bounds: tuple[Bound, ...]
     certificate: dict[str, Any]
+    weakest: bool = False
 
     @property
     def text(self) -> str:

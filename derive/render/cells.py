@@ -99,17 +99,25 @@ def notes(cells: Sequence[Cell]) -> list[Note]:
         if cell["verdict"] in EXPLAINED:
             grouped.setdefault(_explanation(cell), []).append(cell)
     named = [a for a in load().assumptions.values() if any(a.id in body for body in grouped)]
-    return [Note(_names(members), prose(body)) for body, members in grouped.items()] + [
-        Note(escape(a.id), escape(a.text)) for a in named
-    ]
+    unstated = [a for a in load().assumptions.values() if any(a.id in c.get("implied", ()) for c in cells)]
+    out = [Note(_names(members), prose(body)) for body, members in grouped.items()]
+    out += [Note(escape(a.id), escape(a.text)) for a in named]
+    return out + [Note(f"${IMPLIED[0]}$ {escape(a.id)}", escape(a.text)) for a in unstated if a not in named]
 
 
 def _explanation(cell: Cell) -> str:
     """The condition where there is one, else the reason; the occurrences behind it are for `derive explain`."""
     if cell["verdict"] == "CONDITIONAL" and cell.get("regime"):
-        return f"holds if {cell['regime']}."
+        return f"the printed formula holds if {_condition(cell)}."
     detail = re.sub(r"\s*\(from [^)]*\)", "", str(cell.get("detail") or "no reason given"))
     return detail.rstrip(".") + "."
+
+
+def _condition(cell: Cell) -> str:
+    """The regime; an assumption in it is spelled out below the table."""
+    directions = cell.get("directions") or ()
+    rest = f", in leading order as {' or '.join(directions)} grows" if directions else ""
+    return f"{cell['regime']}{rest}"
 
 
 def _names(cells: Sequence[Cell]) -> str:

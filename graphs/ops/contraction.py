@@ -37,6 +37,8 @@ class Contraction(Op):
     kind: ClassVar[str] = "contraction"
 
     def infer(self, *operands: Tensor) -> tuple[Tensor, ...]:
+        if len(operands) != 2:
+            raise GraphError(f"a contraction takes two operands, not {len(operands)}; use a reduction for one")
         left, right = operands
         space = index_space(left, right)
         for name in self.out:

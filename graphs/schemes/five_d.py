@@ -7,4 +7,8 @@ from graphs.schemes.expert import SCHEME as EXPERT
 from graphs.schemes.scheme import Scheme
 from graphs.schemes.three_d import SCHEME as THREE_D
 
-SCHEME = Scheme("5D", THREE_D.entries + CONTEXT.entries + EXPERT.entries, source="row 5D of Tables V-VIII")
+SCHEME = Scheme(
+    "5D",
+    THREE_D.entries + CONTEXT.entries + EXPERT.entries,
+    source="3D with context and expert parallelism; tokens are repeated over P_e",
+)

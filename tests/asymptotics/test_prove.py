@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from derive.asymptotics import Domain, Proved, Refuted, Undecided, order, regimes
+from derive.asymptotics import Domain, Proved, Refuted, Undecided, order
 from derive.asymptotics.checker import check_certificate, check_witness
-from tests.asymptotics.questions import CASES, FF, PLAIN, WORK_O, WORK_V, bound, form, value
+from tests.asymptotics.questions import CASES, form
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -61,14 +61,6 @@ def test_leading_names_its_directions():
     assert isinstance(answer, Proved)
     assert answer.certificate["rest"]["8*L*d"] == ["B", "d", "d_ff", "m"]
     assert set(answer.certificate["directions"]) == {"B", "d", "d_ff", "m"}
-
-
-def test_regimes_are_the_smallest_sets():
-    candidates = [bound("V = O(L*(d + m))"), bound("h*m = O(d)"), bound("V = O(L)")]
-    found = regimes(value(WORK_V), value(WORK_O), PLAIN, candidates, [bound(FF)])
-    assert [r.text for r in found] == ["V = O(L*d + L*m)", "V = O(L)"]
-    pairs = regimes(value("E + V"), value("d"), Domain(), [bound("E = O(d)"), bound("V = O(d)")])
-    assert [r.text for r in pairs] == ["E = O(d) and V = O(d)"]
 
 
 def test_what_is_not_supported_is_undecided_with_a_reason():

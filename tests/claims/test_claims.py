@@ -30,10 +30,9 @@ def test_cell_prints_and_parses_back(claim):
         assert to_form(body).symbols == claim.symbols
 
 
-def test_kinds_and_views():
+def test_kinds():
     kinds = {t: {c.kind for c in BOOK.claims.values() if c.table == t} for t in ("V", "VI", "VII", "VIII")}
     assert kinds == {"V": {"order"}, "VI": {"order"}, "VII": {"leading"}, "VIII": {"leading"}}
-    assert {c.view for c in BOOK.claims.values() if c.table in ("V", "VII")} == {"rank"}
     assert BOOK.claim("III/C_b").kind == "approx"
 
 
@@ -72,7 +71,7 @@ def test_unknown_names_are_refused():
         BOOK.claim("V/4D/Work")
 
 
-TABLE = 'table = "X"\nview = "rank"\nkind = "order"\n'
+TABLE = 'table = "X"\nkind = "order"\n'
 CELL = "[[claim]]\nid = 'X/None/Work'\nlatex = 'O(d)'\n"
 LEDGER = "[[assumption]]\nid = 'a'\ntext = 'A.'\n"
 SCOPE = "scope = [{ origin = 'stated', where = 'here', cells = ['X/*'] }]\n"
@@ -84,7 +83,9 @@ BROKEN = [
     (TABLE + CELL + "colour = 'red'\n", "", "X/None/Work: unknown key 'colour'"),
     ("title = 'X'\n" + TABLE + CELL, "", "unknown key 'title'"),
     (TABLE + CELL + "kind = 'exact'\n", "", "kind 'exact' is not one of"),
-    (TABLE.replace("view", "views") + CELL, "", "unknown key 'views'"),
+    (TABLE.replace("kind", "kinds") + CELL, "", "unknown key 'kinds'"),
+    (TABLE.replace("order", "leading") + CELL, "", "which only an order may have"),
+    ("definitions = 3\n" + TABLE + CELL, "", "`definitions` must be a list of texts"),
     (TABLE + CELL.replace("/None/", "-"), "", "table/row/column is needed"),
     (TABLE + "[[claim]]\nid = 'X/None/Work'\n", "", "`latex` is missing"),
     (TABLE, "", "has no list of claim entries"),
@@ -94,6 +95,7 @@ BROKEN = [
     (TABLE + CELL, LEDGER + SCOPE.replace("X/", "Y/"), "the pattern 'Y/.*' matches no cell"),
     (TABLE + CELL, LEDGER + SCOPE.replace("stated", "said"), "origin 'said' is not one of"),
     (TABLE + CELL, LEDGER + "contradicts = ['b']\n" + SCOPE, "unknown assumption 'b'"),
+    (TABLE + CELL, LEDGER + "contradicts = 'b'\n" + SCOPE, "`contradicts` must be a list of texts"),
     (TABLE + CELL, (LEDGER + SCOPE) * 2, "assumption id 'a' occurs twice"),
     (
         TABLE + CELL,

@@ -105,7 +105,7 @@ def test_work_of_a_random_loop_is_the_sum_over_its_unrolling(recipe, layers: int
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 def saved(graph: Graph, in_loop: bool) -> Form:
-    return total(t.amount for t in saved_terms(graph) if t.in_loop == in_loop)
+    return total(t.amount for t in saved_terms(graph, PAPER) if t.in_loop == in_loop)
 
 
 def test_saved_activations_per_layer_are_what_pytorch_saves() -> None:
@@ -115,7 +115,7 @@ def test_saved_activations_per_layer_are_what_pytorch_saves() -> None:
 def test_each_saved_activation_is_named() -> None:
     """Per layer: two norm inputs and outputs, q, k, v, mixed; GELU's two sides; probabilities; means and rstds."""
     sizes: dict[Form, int] = {}
-    for term in saved_terms(trained()):
+    for term in saved_terms(trained(), PAPER):
         if term.in_loop:
             sizes[term.amount / L] = sizes.get(term.amount / L, 0) + 1
     assert sizes == {B * m * d: 8, B * m * d_ff: 2, B * h * m**2: 1, B * m: 4}

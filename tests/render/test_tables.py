@@ -63,7 +63,7 @@ def test_legend_names_the_marks_that_occur():
 
 def test_notes_are_grouped_and_escaped():
     tex = TEXTS["table_v.tex"]
-    assert r"\textit{None, Data, Pipeline, Tensor, Context memory}: holds if $hm=O(d)$." in tex
+    assert r"\textit{None, Data, Pipeline, Tensor, Context memory}: the printed formula holds if $hm=O(d)$." in tex
     assert r"100\% of \{layers\} \& \$stages\$ count." in tex
     assert r"so $\tfrac{L}{P_{p}}$ is not the depth;" in tex
     assert "softmax" not in tex

@@ -1,0 +1,106 @@
+"""Laws that no other test held: each kills a patched rule that `make mutants` once found alive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from derive.costs.counting import causal_pairs
+from derive.costs.model import FULL, PAPER
+from derive.depth import DepthRule, as_max, depth
+from derive.forms import log2, symbol
+from derive.measure import Question, memory, training_depth, work
+from derive.work import work_terms
+from graphs.axes import Axis, Role, Split, Tensor
+from graphs.ir import Builder, Graph
+from graphs.ops.contraction import Contraction
+from graphs.ops.lookup import Lookup
+from graphs.ops.pointwise import Pointwise
+from graphs.ops.reduction import Reduction
+from graphs.ops.repeat import Repeat
+from graphs.schemes import schemes
+from graphs.sizes import Sizes
+from graphs.transforms.backward import training
+from graphs.transforms.partition import partition
+
+SIZES = Sizes.canonical()
+
+
+def test_a_reduce_scatter_completes_a_reduction_as_an_all_reduce_does() -> None:
+    """With sequence parallelism sums over tensor ranks end in reduce-scatters; the depth stays the sequential one."""
+    question = Question(blocks_only=True, collectives=True, over_all_ranks=True)
+    assert training_depth(replace(question, scheme="Sequence")).value == training_depth(question).value
+
+
+def test_seen_from_one_rank_tensor_parallelism_saves_the_logs_that_collectives_would_add() -> None:
+    question = Question(blocks_only=True)
+    split, alone = (training_depth(replace(question, scheme=s)).value.members[0] for s in ("Tensor", "None"))
+    assert split == alone - 4 * symbol("L") * log2(symbol("P_t"))
+
+
+def test_over_all_ranks_a_pipeline_does_what_lies_outside_the_blocks_once() -> None:
+    question = Question(over_all_ranks=True)
+    assert work(replace(question, scheme="Pipeline")).value == work(question).value
+
+
+def test_seen_from_one_rank_a_pipeline_counts_its_heaviest_stage_not_all_of_them() -> None:
+    """First and last stage hold the tied table both, each once."""
+    alone, split = memory(Question()).value, memory(Question(scheme="Pipeline")).value
+    tables = [{f.terms.get((("V", 1), ("d", 1))) for f in found.members} for found in (alone, split)]
+    assert tables == [{4}, {4}]
+
+
+def test_the_scattered_gradient_of_a_table_is_completed_over_data_ranks() -> None:
+    """A scatter accumulates a parameter's gradient, so the collective that completes it counts."""
+    build = Builder("lookup")
+    table = build.input("W", SIZES.tensor("v c", Role.PARAMETER))
+    ids = build.input("ids", SIZES.tensor("b s", Role.INDEX))
+    graph = training(summed(build, build.add(Lookup("v"), table, ids)[0]))
+    alone = as_max(depth(graph, DepthRule(PAPER), ["grad:W"]))
+    split = partition(graph, schemes()["Data"])
+    assert as_max(depth(split, DepthRule(PAPER, collectives=True), ["grad:W"])) == alone
+    assert as_max(depth(split, DepthRule(PAPER), ["grad:W"])) != alone
+
+
+@pytest.mark.parametrize("cut", ["query", "key"])
+def test_under_contiguous_slices_the_heaviest_rank_counts_whichever_side_of_the_causal_square_is_cut(cut: str) -> None:
+    model, ranks = replace(FULL, balanced_causal=False), 4
+    splits = {side: (Split("P_c"),) if side == cut else () for side in ("query", "key")}
+    pairs = causal_pairs(Axis("s", SIZES.m, splits["query"]), Axis("t", SIZES.m, splits["key"]), model)
+    side = 16
+    held = [range(r * side // ranks, (r + 1) * side // ranks) for r in range(ranks)]
+    counted = [sum(q + 1 if cut == "query" else side - q for q in part) for part in held]
+    assert pairs.evaluate({"m": side, "P_c": ranks}) == max(counted)
+
+
+def summed(build: Builder, value) -> Graph:
+    build.output("loss", build.add(Reduction("sum", build.type(value).names), value)[0])
+    return build.graph()
+
+
+def products(graph: Graph) -> list[str]:
+    """Phases of the products that the paper's convention counts."""
+    return [t.phase for t in work_terms(graph, PAPER)]
+
+
+def test_a_gradient_that_nobody_asks_for_is_not_computed() -> None:
+    build = Builder("data times weights")
+    x = build.input("x", SIZES.tensor("b c", Role.INPUT))
+    w = build.input("W", SIZES.tensor("c f", Role.PARAMETER))
+    graph = summed(build, build.add(Contraction(("b", "f")), x, w)[0])
+    assert products(training(graph)) == ["forward", "backward"]
+
+
+def test_a_gradient_that_nobody_asks_for_is_not_computed_in_a_loop() -> None:
+    layer = SIZES.axes()["layer"]
+    inside = Builder("body")
+    y, w = inside.input("y", SIZES.tensor("b f")), inside.input("W", SIZES.tensor("c f", Role.PARAMETER))
+    x = inside.input("x", SIZES.tensor("b c", Role.INPUT))
+    inside.output("y", inside.add(Pointwise("add"), y, inside.add(Contraction(("b", "f")), x, w)[0])[0])
+    build = Builder("loop")
+    start = build.input("y", SIZES.tensor("b f"))
+    weights = build.input("W", Tensor((layer, *SIZES.tensor("c f").axes), Role.PARAMETER))
+    data = build.input("x", SIZES.tensor("b c", Role.INPUT))
+    graph = summed(build, build.add(Repeat(inside.graph(), layer, carried=1, stacked=1), start, weights, data)[0])
+    assert products(training(graph)) == ["forward", "backward"]
