@@ -337,13 +337,13 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
 #: which tests are asked first, by where the patch is; all the others follow
 ASKED = {
     "derive/costs": "derive/test_costs derive/test_work_memory derive/test_measure",
-    "derive/depth": "derive/test_depth derive/test_measure",
+    "derive/depth": "derive/test_measure derive/test_survivors derive/test_depth",
     "derive/loops": "derive/test_depth",
     "derive/maxplus": "derive/test_depth",
-    "derive": "derive/test_work_memory derive/test_measure derive/test_dominance",
-    "graphs/ops/collective": "graphs/test_partition derive/test_measure",
+    "derive": "derive/test_work_memory derive/test_survivors derive/test_measure derive/test_dominance",
+    "graphs/ops/collective": "derive/test_survivors graphs/test_partition",
     "graphs/ops": "graphs/test_backward graphs/test_execution",
-    "graphs/transforms/backward": "graphs/test_backward",
+    "graphs/transforms/backward": "graphs/test_backward derive/test_survivors",
     "graphs": "graphs/test_partition derive/test_measure",
 }
 EVERY = """

@@ -39,6 +39,17 @@ def test_seen_from_one_rank_tensor_parallelism_saves_the_logs_that_collectives_w
     assert split == alone - 4 * symbol("L") * log2(symbol("P_t"))
 
 
+def test_over_all_ranks_a_pipeline_is_as_deep_as_all_its_layers() -> None:
+    question = Question(blocks_only=True, over_all_ranks=True)
+    assert training_depth(replace(question, scheme="Pipeline")).value == training_depth(question).value
+
+
+def test_seen_from_one_rank_a_pipeline_is_as_deep_as_its_share_of_the_layers() -> None:
+    question = Question(blocks_only=True)
+    split = training_depth(replace(question, scheme="Pipeline")).value
+    assert split.substitute({"L": symbol("L") * symbol("P_p")}) == training_depth(question).value
+
+
 def test_over_all_ranks_a_pipeline_does_what_lies_outside_the_blocks_once() -> None:
     question = Question(over_all_ranks=True)
     assert work(replace(question, scheme="Pipeline")).value == work(question).value
@@ -51,16 +62,35 @@ def test_seen_from_one_rank_a_pipeline_counts_its_heaviest_stage_not_all_of_them
     assert tables == [{4}, {4}]
 
 
-def test_the_scattered_gradient_of_a_table_is_completed_over_data_ranks() -> None:
-    """A scatter accumulates a parameter's gradient, so the collective that completes it counts."""
+def looked_up() -> Graph:
     build = Builder("lookup")
     table = build.input("W", SIZES.tensor("v c", Role.PARAMETER))
     ids = build.input("ids", SIZES.tensor("b s", Role.INDEX))
-    graph = training(summed(build, build.add(Lookup("v"), table, ids)[0]))
-    alone = as_max(depth(graph, DepthRule(PAPER), ["grad:W"]))
-    split = partition(graph, schemes()["Data"])
+    return training(summed(build, build.add(Lookup("v"), table, ids)[0]))
+
+
+def test_the_scattered_gradient_of_a_table_is_completed_over_data_ranks() -> None:
+    """A scatter accumulates a parameter's gradient, so the collective that completes it counts."""
+    alone = as_max(depth(looked_up(), DepthRule(PAPER), ["grad:W"]))
+    split = partition(looked_up(), schemes()["Data"])
     assert as_max(depth(split, DepthRule(PAPER, collectives=True), ["grad:W"])) == alone
     assert as_max(depth(split, DepthRule(PAPER), ["grad:W"])) != alone
+
+
+def test_a_collective_over_ranks_that_are_no_power_of_two_takes_a_whole_number_of_steps() -> None:
+    split = partition(looked_up(), schemes()["Data"])
+    found = as_max(depth(split, DepthRule(FULL, collectives=True), ["grad:W"]))
+    assert found.evaluate({"B": 6, "m": 2, "P_d": 3, "d": 4}) == 2 + 2
+
+
+def test_where_every_operation_counts_a_collective_that_completes_a_plain_sum_counts_too() -> None:
+    build = Builder("sum")
+    x = build.input("x", SIZES.tensor("b f", Role.INPUT))
+    build.output("y", build.add(Reduction("sum", ("f",)), x)[0])
+    graph, every = build.graph(), replace(PAPER, gemm_only=False)
+    split = partition(graph, schemes()["Tensor"])
+    assert as_max(depth(split, DepthRule(every, collectives=True))) == as_max(depth(graph, DepthRule(every)))
+    assert as_max(depth(split, DepthRule(PAPER, collectives=True))) == as_max(depth(graph, DepthRule(PAPER)))
 
 
 @pytest.mark.parametrize("cut", ["query", "key"])
