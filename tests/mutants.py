@@ -343,9 +343,16 @@ def _sizes(setting: Setting, names: frozenset[str], growing: bool) -> dict[str, 
     if not growing:
         return sizes
     moving = [bool(np.any(sizes[name][2] > sizes[name][0] + 8)) for name in free]
-    fast = np.array([CREEPING, CREEPING, SLOW, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 20.0, STEEP])
-    rates = np.where(moving, fast[rng.integers(len(fast), size=(GROWING_FAMILIES, len(free)))], STILL)
+    rates = np.where(moving, _growing(len(free), rng), STILL)
     return _allowed(setting, free, rates, rng.integers(0, 2, size=rates.shape).astype(float))
+
+
+def _growing(count: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """All factors grow: few of them fast and the rest as slowly as can be, and at random."""
+    few = itertools.chain(itertools.combinations(range(count), 1), itertools.combinations(range(count), 2))
+    rows = [[fast if i in chosen else CREEPING for i in range(count)] for chosen in few for fast in (1.0, STEEP)]
+    choices = np.array([CREEPING, CREEPING, SLOW, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0, 20.0, STEEP])
+    return np.vstack([np.array(rows), choices[rng.integers(len(choices), size=(GROWING_FAMILIES, count))]])
 
 
 def _allowed(

@@ -13,7 +13,8 @@ from derive.forms import log2, symbol
 from derive.measure import Question, memory, training_depth, work
 from derive.work import work_terms
 from graphs.axes import Axis, Role, Split, Tensor
-from graphs.ir import Builder, Graph
+from graphs.ir import Builder, Graph, Value
+from graphs.ops.collective import Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.lookup import Lookup
 from graphs.ops.pointwise import Pointwise
@@ -23,6 +24,7 @@ from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.partition.forms import Form, Partial, plan
 
 SIZES = Sizes.canonical()
 
@@ -134,3 +136,30 @@ def test_a_gradient_that_nobody_asks_for_is_not_computed_in_a_loop() -> None:
     data = build.input("x", SIZES.tensor("b c", Role.INPUT))
     graph = summed(build, build.add(Repeat(inside.graph(), layer, carried=1, stacked=1), start, weights, data)[0])
     assert products(training(graph)) == ["forward", "backward"]
+
+
+def test_a_sum_over_two_meshes_shrinks_before_it_is_completed_everywhere() -> None:
+    """The reduce-scatter comes first, so that the all-reduce moves the smaller part."""
+    tensor = SIZES.tensor("b c")
+    form = Form(Value("x"), tensor, {mesh: Partial("sum", ()) for mesh in ("P_d", "P_t")})
+    steps = plan(form, {"c": (Split("P_t"),)}, frozenset()).steps
+    assert [(op.action, op.mesh) for op in steps] == [("reduce_scatter", "P_t"), ("all_reduce", "P_d")]
+
+
+@pytest.mark.parametrize(
+    ("op", "phase"),
+    [
+        (Collective("all_gather", "P_t", "s"), "forward"),
+        (Collective("all_to_all", "P_t", "h", source="s"), "forward"),
+        (Collective("shard", "P_d", "h"), None),
+    ],
+)
+def test_what_an_exchange_between_ranks_gave_is_fetched_again_in_a_later_phase(
+    op: Collective, phase: str | None
+) -> None:
+    build = Builder("exchange")
+    axes = tuple(replace(a, splits=(Split("P_t"),)) if a.name == "s" else a for a in SIZES.tensor("b s h").axes)
+    x = build.input("x", Tensor(axes))
+    (y,) = build.add(op, x)
+    (node,) = (n for n in build.nodes if n.name == y.node)
+    assert Form(x, build.type(x), {}).after(op, node).gathered == phase
