@@ -22,10 +22,12 @@ from functools import lru_cache
 from pathlib import Path
 from queue import Queue
 
+from benchmarks.patches import PATCHES
 from derive.check import Cell, check
 from derive.claims import load
 from derive.report import record_of
-from tests.mutants import KINDS, Judge, Mutant, cases_of, mutants_of, reprinted
+from tests.judge import Judge, cases_of
+from tests.mutants import KINDS, Mutant, mutants_of, reprinted
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = 2
@@ -175,164 +177,6 @@ def report(title: str, some: Sequence[Outcome]) -> None:
 
 # -- rules ------------------------------------------------------------------------------------------------------------
 #: file, what it says, what it says instead
-PATCHES: tuple[tuple[str, str, str], ...] = (
-    # how much work an operation is
-    ("derive/costs/contraction.py", "Cost(2 * points, steps)", "Cost(3 * points, steps)"),
-    ("derive/costs/contraction.py", "2 * points - volume(", "2 * points + volume("),
-    ("derive/costs/contraction.py", "if n not in result.names]", "]"),
-    ("derive/costs/contraction.py", "site.chain(length) + 1", "site.chain(length)"),
-    ("derive/costs/contraction.py", "if site.model.gemm_only else site.chain", "if False else site.chain"),
-    ("derive/costs/lookup.py", "longest_row(ids.axes, (), site.model)", "longest_row(ids.axes[:1], (), site.model)"),
-    ("derive/costs/lookup.py", "site.model) - row, steps)", "site.model), steps)"),
-    ("derive/costs/lookup.py", "return Cost(ZERO, steps)", "return FREE"),
-    ("derive/costs/macro.py", "if not site.model.gemm_only:", "if False:"),
-    ("derive/costs/movement.py", "return FREE", "return Cost(Cost().work + 1)"),
-    ("derive/costs/collective.py", "return FREE", "return Cost(Cost().work + 1)"),
-    ("derive/costs/pointwise.py", " + (op.factor != 1)", ""),
-    ("derive/costs/pointwise.py", '(op.fn != "scale") + ', "1 + "),
-    ("derive/costs/pointwise.py", "if site.model.gemm_only:", "if False:"),
-    ("derive/costs/pointwise.py", "return per_point(site, 1)", "return per_point(site, 2)"),
-    ("derive/costs/pointwise.py", "Form.constant(steps))", "Form.constant(1))"),
-    ("derive/costs/reduction.py", "steps if site.accumulates_parameter_gradient else ZERO", "steps"),
-    ("derive/costs/reduction.py", "steps if site.accumulates_parameter_gradient else ZERO", "ZERO"),
-    ("derive/costs/reduction.py", "points - volume(result.axes, result.domain, site.model)", "points"),
-    ("derive/costs/reduction.py", "if a.name not in result.names]", "]"),
-    ("derive/costs/route.py", "every - 1", "every"),
-    ("derive/costs/route.py", "kept * site.chain(every)", "site.chain(every)"),
-    ("derive/costs/rule.py", "ceil_log2(length) if self.model.exact_depth else log2(length)", "log2(length)"),
-    ("derive/costs/rule.py", "is Role.PARAMETER_GRADIENT", "is Role.GRADIENT"),
-    # what is counted
-    ("derive/costs/counting.py", '1 if model.causal == "exact" else 0', "0"),
-    ("derive/costs/counting.py", "part * (side + extra) / 2", "part * (side + extra)"),
-    ("derive/costs/counting.py", "2 * side - part + extra", "2 * side - 2 * part + extra"),
-    ("derive/costs/counting.py", "2 * side - part + extra", "side + extra"),
-    ("derive/costs/counting.py", "(key, query) if key.splits else (query, key)", "(query, key)"),
-    ("derive/costs/counting.py", "if not model.balanced_routing:", "if model.balanced_routing:"),
-    ("derive/costs/counting.py", "* axis.extent / axis.size", ""),
-    ("derive/costs/counting.py", "isinstance(r, TopK) and r.axis in axes", "False"),
-    ("derive/costs/counting.py", "isinstance(r, Causal) and r.axes <= axes.keys()", "False"),
-    ("derive/costs/counting.py", "for a in extents.values()", "for a in list(extents.values())[:3]"),
-    (
-        "derive/costs/counting.py",
-        "product(from_sympy(a.extent) for a in axes",
-        "product(from_sympy(a.size) for a in axes",
-    ),
-    (
-        "derive/costs/counting.py",
-        "product(from_sympy(a.extent) for a in ext",
-        "product(from_sympy(a.size) for a in ext",
-    ),
-    # work and memory
-    ("derive/work.py", "trips * t.amount", "t.amount"),
-    ("derive/work.py", "node.op.axis.extent", "node.op.axis.size"),
-    ("derive/memory.py", "ADAM_COPIES = 4", "ADAM_COPIES = 3"),
-    ("derive/memory.py", "if storage not in seen:", "if True:"),
-    ("derive/memory.py", "while value.node in graph.by_name and", "while False and"),
-    ("derive/memory.py", 'causal="dense"', 'causal="half"'),
-    ("derive/memory.py", "volume(tensor.axes, tensor.domain,", "volume(tensor.axes, (),"),
-    ("derive/memory.py", "if not looped else [None]", "if False else [None]"),
-    ("derive/measure.py", "if not (term.stage and mesh == PIPELINE):", "if True:"),
-    ("derive/measure.py", "if t.stage in (None, s))", "if True)"),
-    # depth and collectives
-    ("derive/depth.py", "if not self.collectives or op.action not in REDUCING", "if op.action not in REDUCING"),
-    ("derive/depth.py", "if not any(self.counts_towards_depth(graph, origin)", "if not all(True"),
-    ("derive/depth.py", "degree = symbol(op.mesh)", "degree = symbol(op.mesh) ** 2"),
-    ("derive/depth.py", "ceil_log2(degree) if self.model.exact_depth else log2(degree)", "log2(degree)"),
-    ("derive/depth.py", " or role is Role.PARAMETER_GRADIENT", ""),
-    (
-        "derive/depth.py",
-        "not self.model.gemm_only or isinstance(origin.op, Contraction)",
-        "isinstance(origin.op, Contraction)",
-    ),
-    ("derive/depth.py", "loop.axis.size if self.over_all_ranks else loop.axis.extent", "loop.axis.extent"),
-    ("derive/depth.py", "loop.axis.size if self.over_all_ranks else loop.axis.extent", "loop.axis.size"),
-    (
-        "derive/depth.py",
-        "for v in node.operands for a in at.get(v, ())]",
-        "for v in node.operands[:1] for a in at.get(v, ())]",
-    ),
-    ("derive/depth.py", "reach.append(arrivals(op.body, rule, {}))", "reach.append({})"),
-    ("derive/loops.py", "used = spent + course.length", "used = spent"),
-    (
-        "derive/loops.py",
-        "self._through(self._late[k], course, START, 1)",
-        "self._through(self._late[k], course, START, 0)",
-    ),
-    ("derive/loops.py", "course, self._to(i, o), 1)", "course, self._to(i, o), 0)"),
-    ("derive/loops.py", "course, self._to(i, o), 2)", "course, self._to(i, o), 1)"),
-    ("derive/loops.py", "for k in way for a in self._to(k, k)", "for k in way[-1:] for a in self._to(k, k)"),
-    ("derive/loops.py", "for n in range(1, path.least):", "for n in range(1, 1):"),
-    (
-        "derive/maxplus.py",
-        "Arrival(self.form + other.form,",
-        "Arrival(max(self.form, other.form, key=lambda f: f.text),",
-    ),
-    (
-        "derive/dominance.py",
-        "if all(c > 0 for c in free.terms.values()):",
-        "if any(c > 0 for c in free.terms.values()):",
-    ),
-    ("graphs/ops/collective.py", 'REDUCING = ("all_reduce", "reduce_scatter")', 'REDUCING = ("all_reduce",)'),
-    ("graphs/transforms/partition/spmd.py", "if op.action in REDUCING else ()", "if False else ()"),
-    (
-        "graphs/transforms/partition/spmd.py",
-        "n for p in partials for n in p.origins",
-        "n for p in partials[:1] for n in p.origins",
-    ),
-    ("graphs/transforms/partition/spmd.py", "if axis not in result.names for s in splits]", "for s in splits]"),
-    ("graphs/transforms/partition/spmd.py", "frozenset(set.intersection(*sums))", "frozenset()"),
-    ("graphs/transforms/partition/forms.py", "self._cut() or self._reduce() or", "self._reduce() or self._cut() or"),
-    ("graphs/transforms/partition/forms.py", '"all_reduce": 2}', '"all_reduce": 0}'),
-    ("graphs/transforms/partition/forms.py", 'in ("all_gather", "all_to_all"):', 'in ("all_gather",):'),
-    # the backward pass
-    ("graphs/ops/contraction.py", "tape.operand(node, 1 - i)", "tape.operand(node, i)"),
-    ("graphs/transforms/backward.py", "Contraction(names, like.domain)", "Contraction(names)"),
-    ("graphs/transforms/backward.py", "return piece if names == like.names else", "return piece if True else"),
-    (
-        "graphs/transforms/backward.py",
-        'value = self.apply(Reduction("sum", extra), value, role=role)',
-        'value = self.apply(Reduction("max", extra), value, role=role)',
-    ),
-    (
-        "graphs/transforms/backward.py",
-        "Role.PARAMETER_GRADIENT if tensor.role is Role.PARAMETER else Role.GRADIENT",
-        "Role.GRADIENT",
-    ),
-    ("graphs/transforms/backward.py", "both = piece if before is None else", "both = piece if True else"),
-    ("graphs/transforms/backward.py", "tape.apply(Constant(1.0)", "tape.apply(Constant(2.0)"),
-    ("graphs/transforms/backward.py", "not self.forward.reverse", "self.forward.reverse"),
-    ("graphs/transforms/backward.py", "return prune(build.graph())", "return build.graph()"),
-    ("graphs/transforms/backward.py", "graph = prune(build.graph())", "graph = build.graph()"),
-    ("graphs/transforms/backward.py", "if self.recompute is Recompute.LAYER_BOUNDARY and", "if False and"),
-    ("graphs/transforms/backward.py", 'phase="recompute"', 'phase="forward"'),
-    (
-        "graphs/transforms/backward.py",
-        "not in (Role.PARAMETER, Role.INDEX):\n                    out",
-        "not in (Role.INDEX,):\n                    out",
-    ),
-    ("graphs/ops/softmax.py", 'tape.pointwise("subtract", dy, inner)', "dy"),
-    ("graphs/ops/softmax.py", 'tape.pointwise("multiply", dy, y))', "dy)"),
-    ("graphs/ops/softmax.py", "y = tape.output(node, 0)\n        inner", "y = tape.operand(node, 0)\n        inner"),
-    ("graphs/ops/norm.py", 'inner = tape.pointwise("subtract", g, bias)', "inner = g"),
-    ("graphs/ops/norm.py", 'tape.pointwise("multiply", unit, slope))', "slope)"),
-    ("graphs/ops/norm.py", 'tape.pointwise("multiply", dy, unit), tape', "dy, tape"),
-    ("graphs/ops/norm.py", 'g = tape.pointwise("multiply", dy, gain)', "g = dy"),
-    ("graphs/ops/cross_entropy.py", 'tape.pointwise("subtract", probabilities, hot)', "probabilities"),
-    ("graphs/ops/cross_entropy.py", "probabilities, hot), dloss)", "probabilities, hot), hot)"),
-    ("graphs/ops/pointwise.py", 'dy = tape.pointwise("scale", dy, factor=self.factor)', "pass"),
-    ("graphs/ops/pointwise.py", "factor=sympy.Integer(-1)", "factor=sympy.Integer(1)"),
-    ("graphs/ops/pointwise.py", "dy, tape.operand(node, 0), factor=sympy.Integer(2)", "dy, tape.operand(node, 0)"),
-    ("graphs/ops/pointwise.py", "dy, tape.operand(node, 1 - i))", "dy, tape.operand(node, i))"),
-    ("graphs/ops/pointwise.py", "(1 + 3 * 0.044715", "(1 + 2 * 0.044715"),
-    ("graphs/ops/pointwise.py", "np.where(np.isfinite(x), dy, 0.0)", "dy"),
-    ("graphs/ops/route.py", 'tape.pointwise("keep_finite", dy, tape.output(node, 0))', "dy"),
-    ("graphs/ops/lookup.py", ", role=tape.gradient_role(table)", ""),
-    ("graphs/ops/lookup.py", "np.add.at(out, slot[found], values[found])", "out[slot[found]] = values[found]"),
-    ("graphs/ops/select.py", "tensor.names.index(self.axis)), dy)", "0), dy)"),
-    ("graphs/ops/select.py", "place.value(axis.size) - 1)", "0)"),
-    ("graphs/ops/constant.py", "tape.sum_to(dy, tape.operand_type(node, 0))", "dy"),
-)
-
 
 #: which tests are asked first, by where the patch is; all the others follow
 ASKED = {

@@ -6,16 +6,17 @@ This is the only place where a derived cost and a printed claim meet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from derive import cells, expr
 from derive.asymptotics.problem import Bound, Domain, Regime, as_max
 from derive.claims import Book, Claim, ClaimError
-from derive.expr import Call, Expr, to_form
-from derive.forms import Form, Max
+from derive.expr import Call, Expr
+from derive.forms import Form, Max, symbol
 from derive.ledger import FACTS, HYPOTHESES, narrowed, under
 from derive.measure import Measured
+from derive.normal import single_form, to_form
 from derive.render.typeset import with_m
 from derive.sums import without_sums
 from derive.textform import parse_text
@@ -25,6 +26,8 @@ from graphs.symbols import MODELS, PER_MODEL
 
 #: counts that a regime may keep constant, besides degrees of parallelism; along the other sizes costs are claimed
 COUNTS = frozenset({"h", "E", "E_a"})
+#: what the context length m is the sum of
+SEQUENCE = frozenset({"S", "T"})
 #: a witness keeps heads this wide where it can
 TYPICAL = {"d_h": 128}
 
@@ -53,10 +56,9 @@ class Reading:
 def read(claim: Claim, instance: cells.Instance, assumptions: Sequence[str], book: Book, most: int = 2) -> Reading:
     """Derive and judge; where the claim fails, at most so many conditions are tried together."""
     names = tuple(assumptions)
-    measured = cells.derive(instance, names)
-    printed = printed_value(claim, book, instance.model)
+    given = printed_value(claim, book, instance.model)
+    measured, printed, domain = tied(claim, cells.derive(instance, names), given, domain_of(instance, names))
     hypotheses = hypotheses_of(names, measured.value)
-    domain = domain_of(instance, names)
     judgement = _judged(measured.value, printed, claim.kind, _Frozen(domain), hypotheses, most)
     return Reading(instance, names, measured, printed, domain, hypotheses, judgement)
 
@@ -64,12 +66,11 @@ def read(claim: Claim, instance: cells.Instance, assumptions: Sequence[str], boo
 def stands(claim: Claim, reading: Reading, assumptions: Sequence[str], regime: Regime | None) -> bool:
     """Does the claim keep its strength under other assumptions, the same condition granted?"""
     names = tuple(assumptions)
-    value = cells.derive(reading.instance, names).value
+    free = domain_of(reading.instance, names)
+    measured, printed, domain = tied(claim, cells.derive(reading.instance, names), reading.printed, free)
     extra = regime.bounds if regime else ()
-    hypotheses = (*hypotheses_of(names, value), *extra)
-    found = climb(
-        value, reading.printed, claim.kind, domain_of(reading.instance, names), hypotheses, refute=False
-    ).verdict
+    hypotheses = (*hypotheses_of(names, measured.value), *extra)
+    found = climb(measured.value, printed, claim.kind, domain, hypotheses, refute=False).verdict
     wanted = reading.judgement.verdict
     return found in HOLDS and (wanted == "CONDITIONAL" or VERDICTS.index(found) <= VERDICTS.index(wanted))
 
@@ -112,6 +113,25 @@ def printed_value(claim: Claim, book: Book, model: str | None) -> Max:
         raise ClaimError(f"{claim.id}: {error}") from None
 
 
+def tied(claim: Claim, measured: Measured, printed: Max, domain: Domain) -> tuple[Measured, Max, Domain]:
+    """The same, with m written as S + T everywhere where the claim has S or T outside of S + T.
+
+    Otherwise m, S and T would vary independently.  ClaimError where a scheme divides m, or a cost is divided by it.
+    """
+    if not SEQUENCE & printed.symbols:
+        return measured, printed, domain
+    if "m" in domain.factors:
+        raise ClaimError(f"{claim.id}: S and T stand apart, but the scheme divides their sum; write S + T")
+    whole = {"m": symbol("S") + symbol("T")}
+    try:
+        parts = tuple((where, amount.substitute(whole)) for where, amount in measured.parts)
+        value = Measured(measured.value.substitute(whole), parts)
+        least = {name: bound for name, bound in domain.least.items() if name != "m"}
+        return value, printed.substitute(whole), replace(domain, least=least)
+    except ValueError as error:
+        raise ClaimError(f"{claim.id}: S and T stand apart, where {error}; write S + T") from None
+
+
 def resolve(e: Expr, book: Book, model: str | None, seen: tuple[Call, ...] = ()) -> Expr:
     """Costs that a table names, ``C_f_tok(pi)``, become what the table prints for them; M becomes ``model``."""
     if isinstance(e, Call):
@@ -134,7 +154,7 @@ def order_to_value(e: Expr) -> Expr:
 def bound(text: str) -> Bound:
     """``left = O(right)`` in text form."""
     left, _, right = text.partition("=")
-    return Bound(expr.single_form(parse_text(left)), expr.single_form(order_to_value(parse_text(right))))
+    return Bound(single_form(parse_text(left)), single_form(order_to_value(parse_text(right))))
 
 
 def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:

@@ -14,8 +14,9 @@ from functools import lru_cache
 
 from derive import expr as ex
 from derive.dominance import nonnegative
-from derive.expr import Expr, Sum, Sym, single_form
+from derive.expr import Expr, Sum, Sym
 from derive.forms import Form, Log, log2, total
+from derive.normal import single_form
 from derive.textform import parse_text
 
 MAX_POWER = 39

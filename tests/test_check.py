@@ -144,3 +144,23 @@ def test_what_is_derived_is_what_the_caption_asks_for_and_not_what_rescues_the_c
     assert "m*h" in found.derived
     assert found.context is not None
     assert "m*h" not in found.context["rescued"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "verdict"),
+    [
+        (r"O\left(L_{\pi}[\log d_{\pi}+\log(S+T)]+\log d_{\pi}\right)", "TIGHT"),
+        (r"O\left(L_{\pi}[\log d_{\pi}+\log(S+T+B)]+\log d_{\pi}\right)", "UPPER"),
+        (r"O\left(L_{\pi}[\log d_{\pi}+\log S+\log(S+T)]+\log d_{\pi}\right)", "TIGHT"),
+        (r"O\left(L_{\pi}[\log d_{\pi}+\log S]+\log d_{\pi}\right)", "CONDITIONAL"),
+    ],
+)
+def test_context_and_its_two_parts_vary_together(printed: str, verdict: str) -> None:
+    found = verdict_of("III/D_f/policy", printed, "order")
+    assert found.verdict == verdict
+    assert found.witness is None or "m" not in found.witness["family"]
+
+
+def test_parts_of_a_context_that_is_divided_are_refused() -> None:
+    with pytest.raises(ClaimError, match="VII/Context/Work: S and T stand apart"):
+        verdict_of("VII/Context/Work", r"6BSL(4d^2)", "leading")

@@ -12,7 +12,8 @@ import pytest
 from derive.check import Cell, check
 from derive.claims import load
 from derive.report import record_of
-from tests.mutants import Judge, Mutant, cases_of, mutants_of, reprinted
+from tests.judge import Judge, cases_of
+from tests.mutants import Mutant, mutants_of, reprinted
 
 CELLS = list(load().claims)
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from derive.asymptotics import Domain, Proved, Refuted, at_most, equal, order
 from derive.asymptotics.checker import Reader, Rejected, check_certificate, same_text, value_at
-from derive.expr import Sum, to_form
+from derive.expr import Sum
 from derive.forms import Form, Max
+from derive.normal import to_form
 from derive.sums import bounds_of, closed_form, primitive, sizes_of, without_sums
 from derive.textform import parse_text
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from derive.claims import load
-from derive.expr import Call, Expr, Order, free_symbols, to_form
+from derive.expr import Call, Expr, Order, free_symbols
 from derive.forms import Form, Max
+from derive.normal import to_form
 from derive.render.printer import latex
 from derive.render.prose import escape, prose
 from derive.render.typeset import display, with_m, with_sequence

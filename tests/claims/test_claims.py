@@ -5,8 +5,9 @@ from collections import Counter
 import pytest
 
 from derive.claims import ClaimError, load
-from derive.expr import Order, calls, text, to_form
+from derive.expr import Order, calls, text
 from derive.latex import parse
+from derive.normal import to_form
 from derive.render.printer import latex
 
 BOOK = load()

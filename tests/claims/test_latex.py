@@ -2,8 +2,9 @@
 
 import pytest
 
-from derive.expr import Log, free_symbols, text, to_form, walk
+from derive.expr import Log, free_symbols, text, walk
 from derive.latex import parse, parse_definition
+from derive.normal import to_form
 from derive.parsing import ParseError
 
 READS = [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from derive.expr import text, to_form
+from derive.expr import text
+from derive.normal import to_form
 from derive.parsing import ParseError
 from derive.textform import parse_text
 

@@ -1,7 +1,8 @@
 """Made-up cells for the tables: plausible derived costs, every verdict, notes with formulas and with awkward text."""
 
 from derive.claims import load
-from derive.expr import Order, text, to_form
+from derive.expr import Order, text
+from derive.normal import to_form
 from derive.textform import parse_text
 
 PER_TOKEN = "2*L_{0}*(4*d_{0}**2 + 2*d_{0}*d_ff_{0} + m*d_{0})"

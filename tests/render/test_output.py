@@ -8,8 +8,9 @@ from derive.asymptotics.problem import as_max
 from derive.cells import cell_ids
 from derive.check import check, check_all
 from derive.data import output_folder
-from derive.expr import Order, to_form
+from derive.expr import Order
 from derive.latex import parse
+from derive.normal import to_form
 from derive.render.tables import read_back, render_tables
 from derive.render.typeset import with_m
 

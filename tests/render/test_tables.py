@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from derive.expr import Order, to_form
+from derive.expr import Order
 from derive.latex import parse
+from derive.normal import to_form
 from derive.render.prose import escape, prose
 from derive.render.tables import read_back, render_tables, write_tables
 from derive.render.typeset import with_m

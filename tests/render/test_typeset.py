@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from derive import expr as ex
-from derive.expr import text, to_form
+from derive.expr import text
 from derive.forms import Form, Max, ceil_log2, log2, symbol, total
 from derive.latex import parse
+from derive.normal import to_form
 from derive.render.printer import latex
 from derive.render.typeset import display
 from derive.textform import parse_text
