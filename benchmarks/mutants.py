@@ -24,7 +24,7 @@ from queue import Queue
 
 from benchmarks.patches import PATCHES
 from derive.check import Cell, check
-from derive.claims import load
+from derive.claims import Book, Claim, ClaimError, load
 from derive.report import record_of
 from tests.judge import Judge, cases_of
 from tests.mutants import KINDS, Mutant, mutants_of, reprinted
@@ -100,7 +100,10 @@ def outcome(cell: str, mutant: Mutant) -> Outcome:
     before, judge = original(cell)
     claim, book = reprinted(load().claim(cell), mutant, load())
     start = time.perf_counter()
-    after = check(cell, book=book)
+    try:
+        after = check(cell, book=book)
+    except ClaimError as error:  # outside the class of claims, and refused as that
+        return _refused(before, judge, mutant, claim, book, str(error))
     seconds = time.perf_counter() - start
     was, now = record_of(before), record_of(after)
     keys = [k for k in sorted({*was, *now}) if was.get(k) != now.get(k)]
@@ -115,6 +118,20 @@ def outcome(cell: str, mutant: Mutant) -> Outcome:
         differences="; ".join(f"{k}: {was.get(k, 'none')} -> {now.get(k, 'none')}" for k in keys),
         objections=tuple(judge.objections(after, claim, book)),
         seconds=seconds,
+    )
+
+
+def _refused(before: Cell, judge: Judge, mutant: Mutant, claim: Claim, book: Book, why: str) -> Outcome:
+    return Outcome(
+        cell=before.id,
+        kind=mutant.kind,
+        what=mutant.what,
+        changed=judge.changes_truth(claim, book, cases_of(before)),
+        caught=True,
+        recognised=False,
+        differences=f"refused: {why}",
+        objections=(),
+        seconds=0.0,
     )
 
 

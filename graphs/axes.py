@@ -85,6 +85,7 @@ class Role(Enum):
     ACTIVATION = "activation"
     GRADIENT = "gradient"
     PARAMETER_GRADIENT = "parameter gradient"
+    OPTIMIZER = "optimizer state"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from graphs.transforms.backward import Tape
 
 Array = npt.NDArray[np.float64]
+
+
+#: the phase of the optimizer step
+UPDATE = "update"
+
+#: regions of a block that schemes and recomputation may name
+ATTENTION = "attention"
+REGIONS = (ATTENTION,)
 
 
 class Place(ABC):
@@ -77,8 +86,10 @@ class Value:
 class Node:
     """One occurrence of an op.
 
-    ``phase`` is forward, recompute or backward.  ``stage`` (first, last) binds it to a pipeline's boundary stage.
-    ``origins`` of a collective name the occurrences whose partial results it completes.
+    ``phase`` is forward, recompute, backward or update.  ``region`` names a part of a block, such as ``attention``, for
+    schemes and recomputation; backward occurrences are in the region of what they differentiate.  ``stage`` (first,
+    last) binds it to a pipeline's boundary stage.  ``origins`` of a collective name the occurrences whose partial
+    results it completes.
     """
 
     name: str
@@ -86,6 +97,7 @@ class Node:
     operands: tuple[Value, ...]
     types: tuple[Tensor, ...]
     phase: str = "forward"
+    region: str | None = None
     stage: str | None = None
     origins: tuple[Node, ...] = ()
 
@@ -172,6 +184,7 @@ class Builder:
     nodes: list[Node] = field(default_factory=list)
     outputs: dict[str, Value] = field(default_factory=dict)
     phase: str = "forward"
+    region: str | None = None
     _types: dict[Value, Tensor] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
@@ -182,6 +195,13 @@ class Builder:
         self._types[Value(name)] = tensor
         self._counts.setdefault(name, 1)
         return Value(name)
+
+    @contextmanager
+    def within(self, region: str | None) -> Iterator[None]:
+        """What is added inside belongs to the region."""
+        before, self.region = self.region, region
+        yield
+        self.region = before
 
     def type(self, value: Value) -> Tensor:
         if value not in self._types:
@@ -205,7 +225,7 @@ class Builder:
             raise GraphError(f"{label} in graph {self.name}: {error}") from None
         if role is not None:
             types = tuple(t.with_role(role) for t in types)
-        node = Node(label, op, tuple(operands), types, phase=self.phase)
+        node = Node(label, op, tuple(operands), types, self.phase, self.region)
         self.append(replace(node, **fields) if fields else node)  # type: ignore[arg-type]
         return tuple(Value(label, i) for i in range(len(types)))
 

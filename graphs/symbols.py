@@ -6,9 +6,12 @@ Every extent, degree and per-model size in the project is a symbol from here, so
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import sympy
+
+from graphs.errors import GraphError
 
 SIZES: dict[str, str] = {
     "B": "sequences in a batch",
@@ -36,6 +39,7 @@ SIZES: dict[str, str] = {
     "P_c": "degree of context parallelism",
     "P_e": "degree of expert parallelism",
 }
+DEGREE = re.compile(r"P_[a-z][a-z0-9]{0,15}")
 MODELS = ("pi", "R", "V", "SH", "M")
 PER_MODEL = ("L", "d", "d_h", "d_ff", "h")
 
@@ -46,6 +50,14 @@ def is_size(name: str) -> bool:
         return True
     stem, _, model = name.rpartition("_")
     return stem in PER_MODEL and model in MODELS
+
+
+def register_degree(name: str, meaning: str) -> None:
+    """Make ``name`` the degree of a further mesh dimension; saying the same again changes nothing."""
+    if not DEGREE.fullmatch(name):
+        raise GraphError(f"mesh dimension {name!r} is no name of a degree; call it P_ and lowercase letters, like P_x")
+    if SIZES.setdefault(name, meaning) != meaning:
+        raise GraphError(f"mesh dimension {name} already means {SIZES[name]!r}; choose another name")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 
 from graphs.axes import Causal
-from graphs.ir import Builder, Value
+from graphs.ir import ATTENTION, Builder, Value
 from graphs.ops.contraction import Contraction
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.relabel import Relabel
@@ -16,15 +16,19 @@ PARAMETERS = {"W_q": "c h k", "W_k": "c h k", "W_v": "c h k", "W_o": "h k c"}
 
 
 def attention(build: Builder, x: Value, sizes: Sizes) -> Value:
-    """x[b,s,c] -> [b,s,c]; keys and values are the projections relabelled from query to key positions."""
+    """x[b,s,c] -> [b,s,c]; keys and values are the projections relabelled from query to key positions.
+
+    Between the projections lies the region ``attention``.
+    """
     per_head = ("b", "s", "h", "k")
     (q,) = build.add(Contraction(per_head), x, Value("W_q"), name="query")
     (k,) = build.add(Contraction(per_head), x, Value("W_k"), name="key")
     (v,) = build.add(Contraction(per_head), x, Value("W_v"), name="value")
-    (k,) = build.add(Relabel("s", "t"), k, name="key.positions")
-    (v,) = build.add(Relabel("s", "t"), v, name="value.positions")
-    (scores,) = build.add(Contraction(("b", "h", "s", "t"), (Causal("s", "t"),)), q, k, name="scores")
-    (scaled,) = build.add(Pointwise("scale", 1 / sympy.sqrt(sizes.d_h)), scores, name="scale")
-    (p,) = build.add(Softmax("t"), scaled, name="probabilities")
-    (mixed,) = build.add(Contraction(per_head), p, v, name="mix")
+    with build.within(ATTENTION):
+        (k,) = build.add(Relabel("s", "t"), k, name="key.positions")
+        (v,) = build.add(Relabel("s", "t"), v, name="value.positions")
+        (scores,) = build.add(Contraction(("b", "h", "s", "t"), (Causal("s", "t"),)), q, k, name="scores")
+        (scaled,) = build.add(Pointwise("scale", 1 / sympy.sqrt(sizes.d_h)), scores, name="scale")
+        (p,) = build.add(Softmax("t"), scaled, name="probabilities")
+        (mixed,) = build.add(Contraction(per_head), p, v, name="mix")
     return build.add(Contraction(("b", "s", "c")), mixed, Value("W_o"), name="out_projection")[0]

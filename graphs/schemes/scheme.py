@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
+from graphs.axes import Role
 from graphs.errors import GraphError
-from graphs.symbols import SIZES
+from graphs.ir import REGIONS
+from graphs.symbols import SIZES, register_degree
 
-MESHES = tuple(sorted(name for name in SIZES if name.startswith("P_")))
 LAYOUTS = ("contiguous", "zigzag")
-PLACES = ("everywhere", "blocks", "storage")
 LAYER = "layer"
+
+#: where an entry is in force: everywhere, in loop bodies, in a region of them, or only for what is stored between uses
+STORAGE = {
+    "storage": (Role.PARAMETER, Role.PARAMETER_GRADIENT, Role.OPTIMIZER),
+    "gradients": (Role.PARAMETER_GRADIENT, Role.OPTIMIZER),
+    "optimizer": (Role.OPTIMIZER,),
+}
+PLACES = ("everywhere", "blocks", *REGIONS, *STORAGE)
+
+#: what becomes of a value that an exchange widened in the forward pass and the backward pass reads again
+GATHERED = ("again", "kept")
 
 
 @dataclass(frozen=True)
@@ -19,8 +30,9 @@ class Mapping:
     """``axis`` is cut over ``mesh``.
 
     Where an operation has two axes of one mesh dimension the higher ``priority`` stays cut.  ``where`` says where the
-    entry is in force: everywhere, inside the loop bodies only (blocks), or only for parameters and their gradients
-    while they are not in use (storage, as in ZeRO).
+    entry is in force: everywhere, inside the loop bodies only (blocks), in a region of a block (attention), or only for
+    parameters, gradients and optimizer state while they are not in use: all three (storage, as in ZeRO-3), the latter
+    two (gradients, ZeRO-2) or the last (optimizer, ZeRO-1).
     """
 
     axis: str
@@ -29,17 +41,31 @@ class Mapping:
     layout: str = "contiguous"
     where: str = "everywhere"
 
+    @property
+    def stored(self) -> bool:
+        """Is the entry about what is stored between uses?"""
+        return self.where in STORAGE
+
 
 @dataclass(frozen=True)
 class Scheme:
-    """``nesting`` lists, for an axis cut over several mesh dimensions, these from the outermost to the innermost."""
+    """Entries and policies.
+
+    ``nesting`` lists, for an axis cut over several mesh dimensions, these from the outermost to the innermost.
+    ``gathered``: what the forward pass gathered is gathered ``again`` in the backward pass, or ``kept`` until then.
+    ``dimensions`` are names and meanings of mesh dimensions that the scheme brings along.
+    """
 
     name: str
     entries: tuple[Mapping, ...]
     source: str
     nesting: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    gathered: str = "again"
+    dimensions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        for name, meaning in self.dimensions:
+            register_degree(name, meaning)
         for law in LAWS:
             law(self)
 
@@ -57,7 +83,10 @@ def _refuse(scheme: Scheme, sentence: str) -> None:
 
 
 def words_are_known(scheme: Scheme) -> None:
-    known = {"mesh": MESHES, "layout": LAYOUTS, "where": PLACES}
+    if scheme.gathered not in GATHERED:
+        _refuse(scheme, f"unknown policy gathered = {scheme.gathered!r}; use one of {', '.join(GATHERED)}")
+    meshes = tuple(sorted(name for name in SIZES if name.startswith("P_")))
+    known = {"mesh": meshes, "layout": LAYOUTS, "where": PLACES}
     for entry in scheme.entries:
         for word, values in known.items():
             said = getattr(entry, word)
@@ -82,7 +111,7 @@ def several_meshes_of_an_axis_are_nested(scheme: Scheme) -> None:
 
 def the_layer_axis_has_a_mesh_of_its_own(scheme: Scheme) -> None:
     """Stages of a pipeline hold different layers, so their mesh dimension can carry nothing else."""
-    for entry in (e for e in scheme.entries if e.axis == LAYER and e.where != "storage"):
+    for entry in (e for e in scheme.entries if e.axis == LAYER and not e.stored):
         if entry.layout != "contiguous" or entry.where != "everywhere":
             _refuse(scheme, "the layer axis is cut into contiguous stages everywhere; remove its layout and place")
         if any(e.mesh == entry.mesh and e is not entry for e in scheme.entries):

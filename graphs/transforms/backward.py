@@ -89,7 +89,9 @@ def sweep(tape: Tape, nodes: Sequence[Node], cotangents: dict[Value, Value]) -> 
         given = [cotangents.get(Value(node.name, i)) for i in range(len(node.types))]
         if all(c is None for c in given):
             continue
-        for operand, piece in zip(node.operands, node.op.vjp(tape, node, given), strict=True):
+        with tape.build.within(node.region):
+            pieces = node.op.vjp(tape, node, given)
+        for operand, piece in zip(node.operands, pieces, strict=True):
             tensor = tape.source.type(operand)
             if piece is None or tensor.role in (Role.INDEX, Role.INPUT):
                 continue

@@ -28,8 +28,9 @@ def expand_macros(graph: Graph, renewed: Renewed | None = None) -> Graph:
         if is_macro(node.op):
             build.phase = node.phase
             first = len(build.nodes)
-            for i, value in enumerate(node.op.expand(build, operands)):
-                known[Value(node.name, i)] = value
+            with build.within(node.region):
+                for i, value in enumerate(node.op.expand(build, operands)):
+                    known[Value(node.name, i)] = value
             build.nodes[first:] = [replace(n, stage=node.stage) for n in build.nodes[first:]]
         else:
             renewed[id(node)] = _renewed(node, operands, renewed)

@@ -33,7 +33,7 @@ SCHEMES = schemes()
 FFNS = {"dense": DENSE, "experts": EXPERTS}
 HEADS = ("policy", "value", "reward")
 EVEN = {"B": 4, "m": 8, "L": 4, "d": 16, "h": 4, "d_ff": 8, "V": 8, "E": 4, "E_a": 2, "d_e": 4}
-MESHES = ("P_d", "P_p", "P_t", "P_c", "P_e")
+MESHES = ("P_d", "P_p", "P_t", "P_c", "P_e", "P_s")
 
 
 @cache
@@ -92,9 +92,10 @@ def divisible(draw: st.DrawFn, meshes: tuple[str, ...]) -> tuple[dict[str, int],
     small = st.integers(1, 2)
     mesh = {name: draw(st.integers(1, 3 if len(meshes) < 3 else 2)) for name in meshes}
     p = {name: mesh.get(name, 1) for name in MESHES}
-    heads, width, experts = p["P_t"] * draw(small), draw(st.integers(1, 3)), p["P_e"] * draw(small)
+    heads, experts = p["P_t"] * p["P_c"] * draw(small), p["P_e"] * draw(small)
+    width = p["P_d"] * p["P_s"] * draw(small)
     sizes = {
-        "B": p["P_d"] * draw(small),
+        "B": p["P_d"] * p["P_s"] * p["P_e"] * draw(small),
         "m": 2 * p["P_c"] * p["P_t"] * draw(small),
         "L": p["P_p"] * draw(small),
         "d": heads * width,

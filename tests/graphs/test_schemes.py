@@ -42,7 +42,8 @@ def test_parameters_cut_in_storage_are_gathered_for_use_and_their_gradients_scat
     graph = partition(model("policy", "dense"), scheme)
     assert same(run(graph, inputs, EVEN, degrees(scheme)), wanted)
     counts = collectives(graph)
-    assert counts["top", "backward", "reduce_scatter"] == len(wanted) - 2
+    assert counts["top", "backward", "reduce_scatter"] == 2
+    assert counts["layer", "backward", "reduce_scatter"] == len(wanted) - 4
     assert counts["layer", "forward", "all_gather"] == len(list(model("policy", "dense").parameters())) - 2
 
 
@@ -175,7 +176,22 @@ def test_ranks_share_the_work_of_every_contraction_evenly(name: str, shared: int
 
 
 def test_schemes_are_discovered_in_sorted_order_of_their_files() -> None:
-    names = ["Context", "Data", "Expert", "5D", "None", "Pipeline", "Sequence", "Tensor", "3D"]
+    names = [
+        "Context",
+        "Data",
+        "Expert",
+        "5D",
+        "HSDP",
+        "None",
+        "Pipeline",
+        "Sequence",
+        "Tensor",
+        "3D",
+        "Ulysses",
+        "ZeRO-1",
+        "ZeRO-2",
+        "ZeRO-3",
+    ]
     assert list(schemes()) == names
     assert all(scheme.source for scheme in schemes().values())
     assert not schemes()["None"].entries
@@ -186,7 +202,7 @@ BAD = {
     "an unknown mesh dimension": ((M("b", "P_z"),), "unknown mesh 'P_z'"),
     "an unknown axis": ((M("q", "P_d"),), "unknown axis 'q'"),
     "an unknown layout": ((M("s", "P_c", layout="striped"),), "unknown layout 'striped'"),
-    "an unknown place": ((M("h", "P_t", where="attention"),), "unknown where 'attention'"),
+    "an unknown place": ((M("h", "P_t", where="nowhere"),), "unknown where 'nowhere'"),
     "an entry twice": ((M("b", "P_d"), M("b", "P_d", 1)), "'b' is mapped to P_d twice"),
     "two axes of one priority on one mesh dimension": ((M("b", "P_d"), M("s", "P_d")), "b and s, both mapped to P_d"),
     "an axis on two mesh dimensions without nesting": ((M("b", "P_d"), M("b", "P_e")), "'b' is mapped to P_d and P_e"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphs.axes import Role
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
 from graphs.schemes.scheme import LAYER, Scheme
@@ -14,8 +15,9 @@ __all__ = ["partition"]
 def partition(graph: Graph, scheme: Scheme) -> Graph:
     """The graph of one rank under ``scheme``; executed on all ranks of a mesh it gives what ``graph`` gives.
 
-    Policies: a value that the backward pass reads again is kept in the form in which it was produced, and gathered
-    again; parameter gradients are completed once, at the end, in the layout of their parameter.
+    A value that the backward pass reads again is kept in the form in which it was produced and gathered again, or kept
+    as gathered, as the scheme says.  A parameter's gradient is completed once, at the end, in the layout in which
+    gradients are stored; over a mesh dimension that cuts stored gradients it is completed where it arises.
     """
     check_axes(graph, scheme)
     spmd = Spmd(graph, Layouts(scheme), _pipeline(graph, scheme))
@@ -25,7 +27,8 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
     for name, value in graph.outputs.items():
         parameter = name.removeprefix("grad:")
         if parameter != name and parameter in graph.inputs:
-            spmd.output(name, spmd.home(graph.inputs[parameter], f"input {parameter!r}"))
+            gradient = graph.inputs[parameter].with_role(Role.PARAMETER_GRADIENT)
+            spmd.output(name, spmd.home(gradient, f"the gradient of {parameter!r}"))
         else:
             spmd.output(name, spmd.settled(value))
     return spmd.build.graph()
@@ -34,5 +37,5 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
 def _pipeline(graph: Graph, scheme: Scheme) -> str | None:
     """The mesh dimension whose ranks hold different layers."""
     loops = any(isinstance(n.op, Repeat) and n.op.axis.name == LAYER for n in graph.nodes)
-    meshes = [e.mesh for e in scheme.entries if e.axis == LAYER and e.where != "storage"]
+    meshes = [e.mesh for e in scheme.entries if e.axis == LAYER and not e.stored]
     return meshes[0] if loops and meshes else None

@@ -10,8 +10,8 @@ from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.schemes.scheme import STORAGE, Scheme
 from graphs.schemes.scheme import Mapping as Entry
-from graphs.schemes.scheme import Scheme
 from graphs.sizes import Sizes
 
 Splits = Mapping[str, tuple[Split, ...]]
@@ -19,25 +19,36 @@ Splits = Mapping[str, tuple[Split, ...]]
 
 @dataclass(frozen=True)
 class Layouts:
-    """The rules of one scheme for one region: ``top`` (outside loops) or ``blocks`` (inside loop bodies)."""
+    """The rules of one scheme outside of loop bodies or, ``in_blocks``, inside of them."""
 
     scheme: Scheme
-    region: str = "top"
+    in_blocks: bool = False
 
-    def splits(self, names: Collection[str], place: str, role: Role | None = None) -> dict[str, tuple[Split, ...]]:
-        """For each mesh dimension the axis of highest priority among ``names`` stays cut; ``place`` is for messages."""
+    @property
+    def keeps_gathered(self) -> bool:
+        return self.scheme.gathered == "kept"
+
+    def splits(
+        self, names: Collection[str], place: str, role: Role | None = None, region: str | None = None
+    ) -> dict[str, tuple[Split, ...]]:
+        """For each mesh dimension the axis of highest priority among ``names`` stays cut.
+
+        ``role`` is that of a stored value, ``region`` that of an occurrence; ``place`` is for messages.
+        """
         chosen: dict[str, list[Split]] = {}
         for mesh in self.scheme.meshes:
-            entries = [e for e in self.scheme.entries if e.mesh == mesh and e.axis in names and self._holds(e, role)]
+            entries = [
+                e for e in self.scheme.entries if e.mesh == mesh and e.axis in names and self._holds(e, role, region)
+            ]
             if entries:
                 best = self._first(entries, place)
                 chosen.setdefault(best.axis, []).append(Split(mesh, best.layout))
         return {axis: self._nested(axis, found) for axis, found in chosen.items()}
 
-    def _holds(self, entry: Entry, role: Role | None) -> bool:
-        if entry.where == "storage":
-            return role is Role.PARAMETER
-        return entry.where in ("everywhere", self.region)
+    def _holds(self, entry: Entry, role: Role | None, region: str | None) -> bool:
+        if entry.where == "blocks":
+            return self.in_blocks
+        return entry.where in ("everywhere", region) or role in STORAGE.get(entry.where, ())
 
     def _first(self, entries: list[Entry], place: str) -> Entry:
         best = max(entries, key=lambda e: e.priority)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from graphs.axes import Role, Split, Tensor
 from graphs.errors import GraphError
-from graphs.ir import Builder, Graph, Node, Op, Value
+from graphs.ir import UPDATE, Builder, Graph, Node, Op, Value
 from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
@@ -56,6 +56,20 @@ class Spmd:
             return self.home(self.graph.type(value), value.node)
         return {a.name: a.splits for a in form.tensor.axes}
 
+    def saved(self, value: Value) -> Target:
+        """The form in which a value leaves a loop: as it was produced or, where that is kept, as it was gathered."""
+        gathered = [f for f in self.forms[value] if f.gathered is not None and not f.partial]
+        if gathered and self.layouts.keeps_gathered:
+            return {a.name: a.splits for a in gathered[-1].tensor.axes}
+        return self.settled(value)
+
+    def gradient_target(self, form: Form) -> tuple[Target, frozenset[str]]:
+        """Where stored gradients are cut, a gradient leaves the loop complete and cut; elsewhere it stays partial."""
+        home = self.home(form.tensor, "a gradient")
+        completed = {s.mesh for splits in home.values() for s in splits} & set(form.partial)
+        target = home if completed else {a.name: a.splits for a in form.tensor.axes}
+        return target, frozenset(form.partial) - completed
+
     def enter(self, name: str, target: Splits) -> None:
         tensor = resplit(self.graph.inputs[name], target)
         self.forms[Value(name)] = [Form(self.build.input(name, tensor), tensor, {})]
@@ -77,7 +91,8 @@ class Spmd:
 
     def bring(self, value: Value, target: Splits, kept: frozenset[str], phase: str, stage: str | None) -> Form:
         """The value in the form asked for, reached by the cheapest way from the forms that exist."""
-        forms = [f for f in self.forms[value] if f.gathered in (None, phase) and kept <= set(f.partial)]
+        usable = (None, phase, "forward") if self.layouts.keeps_gathered else (None, phase)
+        forms = [f for f in self.forms[value] if f.gathered in usable and kept <= set(f.partial)]
         plans = [plan(f, target, kept) for f in forms]
         sends = [stage is not None and f.stage not in (None, stage) for f in forms]
         best = min(range(len(forms)), key=lambda i: plans[i].weight + sends[i])
@@ -93,7 +108,7 @@ class Spmd:
         role = form.tensor.role
         types = tuple(t.with_role(role) for t in op.infer(form.tensor))
         origins = form.partial[op.mesh].origins if op.action in REDUCING else ()
-        node = Node(label, op, (form.value,), types, phase, stage, origins)
+        node = Node(label, op, (form.value,), types, phase, stage=stage, origins=origins)
         self.build.append(node)
         after = form.after(op, node)
         self.forms[value].append(after)
@@ -110,7 +125,8 @@ class Spmd:
             return self._loop(at, op)
         if isinstance(op, Relabel):
             return self._relabel(at, op)
-        active = self.layouts.splits(at.names, at.node.name)
+        role = Role.OPTIMIZER if at.node.phase == UPDATE else None
+        active = self.layouts.splits(at.names, at.node.name, role, at.node.region)
         if set(op.whole_axes) & set(active):
             return self._expanded(at, active)
         return self._plain(at, op, active)
@@ -148,13 +164,13 @@ class Spmd:
         inferred = op.infer(*(f.tensor for f in forms))
         types = tuple(t.with_role(old.role) for t, old in zip(inferred, at.node.types, strict=True))
         label = self.build.fresh(at.node.name)
-        node = Node(label, op, tuple(f.value for f in forms), types, at.node.phase, stage)
+        node = Node(label, op, tuple(f.value for f in forms), types, at.node.phase, at.node.region, stage)
         self.build.append(node)
         return [Form(Value(label, i), t, {}, stage) for i, t in enumerate(types)]
 
     def _expanded(self, at: Occurrence, active: Target) -> list[Form]:
         """A macro over a cut axis becomes its primitives, each placed on its own."""
-        macro = Builder(at.node.name, phase=at.node.phase)
+        macro = Builder(at.node.name, phase=at.node.phase, region=at.node.region)
         inputs = [macro.input(f"operand {i}", t) for i, t in enumerate(at.given)]
         if type(at.node.op).expand is Op.expand:
             cut = ", ".join(f"{a!r}" for a in at.node.op.whole_axes if a in active)
@@ -178,7 +194,7 @@ class Spmd:
     def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
         layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
         boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
-        inner = Spmd(op.body, replace(self.layouts, region="blocks"))
+        inner = Spmd(op.body, replace(self.layouts, in_blocks=True))
         forms = []
         for i, (name, value) in enumerate(zip(op.body.inputs, at.operands, strict=True)):
             target = self._loop_operand(op, i, value, inner, layers)
@@ -196,10 +212,16 @@ class Spmd:
         return [replace(f, partial=r.partial, stage=s) for f, r, s in zip(placed, results, stages, strict=True)]
 
     def _loop_operand(self, op: Repeat, i: int, value: Value, inner: Spmd, layers: tuple[Split, ...]) -> Target:
-        """Carried values come in the body's home layout, others in the form in which they were produced."""
+        """Carried values come in the body's home layout, others in the form in which they were produced.
+
+        Parameters that are kept as gathered come as they are used.
+        """
+        tensor = list(op.body.inputs.values())[i]
         if i < op.carried:
-            return inner.home(list(op.body.inputs.values())[i], "a carried value")
+            return inner.home(tensor, "a carried value")
         target = dict(self.settled(value))
+        if tensor.role is Role.PARAMETER and self.layouts.keeps_gathered:
+            target = inner.layouts.splits(tensor.names, "a parameter in use")
         if i < op.carried + op.stacked:
             target[op.axis.name] = layers
         return target
@@ -214,10 +236,9 @@ class Spmd:
             if i < op.carried:
                 out.append(inner.output(name, inner.home(list(op.body.inputs.values())[i], "a carried value")))
             elif op.body.type(value).role is Role.PARAMETER_GRADIENT:
-                splits = {a.name: a.splits for a in form.tensor.axes}
-                out.append(inner.output(name, splits, frozenset(form.partial)))
+                out.append(inner.output(name, *inner.gradient_target(form)))
             else:
-                out.append(inner.output(name, inner.settled(value)))
+                out.append(inner.output(name, inner.saved(value)))
         return out
 
 

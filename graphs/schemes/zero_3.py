@@ -1,0 +1,14 @@
+"""ZeRO-3: parameters, gradients and optimizer state are cut over the data-parallel ranks (FSDP).
+
+Every parameter has the model channel, so that is the axis cut in storage.
+"""
+
+from __future__ import annotations
+
+from graphs.schemes.scheme import Mapping, Scheme
+
+SCHEME = Scheme(
+    "ZeRO-3",
+    (Mapping("b", "P_d"), Mapping("c", "P_d", where="storage")),
+    source="Rajbhandari et al. 2020, ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+)
