@@ -13,7 +13,7 @@ from functools import lru_cache
 from derive.forms import Form, Max, symbol
 from derive.ledger import under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
-from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, FeedForward
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
 from graphs.sizes import Sizes
@@ -46,6 +46,7 @@ ROWS = {
     "Context": Row("Context"),
     "Expert": Row("Expert", EXPERTS),
     "3D": Row("3D"),
+    "5D": Row("5D", DISPATCHED),
 }
 COLUMNS: dict[str, Measure] = {"Work": work, "Depth": training_depth, "Memory": memory}
 #: table -> seen over all ranks

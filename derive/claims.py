@@ -23,7 +23,7 @@ from graphs.symbols import is_size
 KINDS = ("equal", "approx", "leading", "order", "upper")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
-TABLE_KEYS = frozenset({"table", "kind", "definitions", "claim"})
+TABLE_KEYS = frozenset({"table", "kind", "definitions", "not_printed", "claim"})
 CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
@@ -75,10 +75,11 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Book:
-    """All claims and assumptions by id, in the order of the files."""
+    """All claims and assumptions by id, in the order of the files, and ids of cells that are missing from our copy."""
 
     claims: Mapping[str, Claim]
     assumptions: Mapping[str, Assumption]
+    not_printed: tuple[str, ...] = ()
 
     def claim(self, cell: str) -> Claim:
         if cell not in self.claims:
@@ -112,14 +113,16 @@ def load(folder: Path | None = None) -> Book:
     """The book of a folder of TOML files (the paper's by default)."""
     folder = folder or paper_folder()
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
-    claims = [claim for file in files for claim in _claims(_read(file), file.name)]
+    tables = [(_read(file), file.name) for file in files]
+    claims = [claim for data, name in tables for claim in _claims(data, name)]
+    missing = [cell for data, name in tables for cell in _texts(data, "not_printed", name)]
     if not claims:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
     assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
-    _refuse_duplicates((c.id for c in claims), "claim")
+    _refuse_duplicates([*(c.id for c in claims), *missing], "claim")
     _refuse_duplicates((a.id for a in assumptions), "assumption")
-    book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions})
+    book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions}, tuple(missing))
     for check in (_scopes_match_cells, _one_scope_per_cell, _contradictions_known):
         check(book)
     return book
@@ -271,13 +274,13 @@ def _order_says_so(expr: Expr, kind: str, place: str) -> None:
 def _scopes_match_cells(book: Book) -> None:
     for assumption in book.assumptions.values():
         for pattern in (p for s in assumption.scopes for p in s.cells):
-            if not any(fnmatchcase(cell, pattern) for cell in book.claims):
+            if not any(fnmatchcase(cell, pattern) for cell in (*book.claims, *book.not_printed)):
                 raise ClaimError(f"{LEDGER}, {assumption.id}: the pattern {pattern!r} matches no cell")
 
 
 def _one_scope_per_cell(book: Book) -> None:
     for assumption in book.assumptions.values():
-        for cell in book.claims:
+        for cell in (*book.claims, *book.not_printed):
             if sum(s.covers(cell) for s in assumption.scopes) > 1:
                 raise ClaimError(f"{LEDGER}, {assumption.id}: two scopes cover {cell}, so its origin there is unclear")
 

@@ -83,7 +83,8 @@ FIXED = {
     "between-passes": "no other instant is measured",
     "experts-per-rank": "the longest row of a split expert axis is counted under it",
     "canonical-architecture": "the graphs are built for it",
-    "ep-replicates-tokens": "expert parallelism is built with replicated tokens only",
+    "ep-replicates-tokens": "the scheme of the row Expert keeps all tokens on every rank",
+    "ep-partitions-tokens": "the scheme of the row 5D shares out the sequences over P_e",
 }
 
 

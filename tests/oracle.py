@@ -20,6 +20,7 @@ from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import OneHot
+from graphs.ops.dispatch import Dispatch
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
@@ -240,6 +241,19 @@ def _one_hot(s: Scalars, op: OneHot, like: Entries, ids: Entries) -> Entries:
     return Entries(like.names, like.shape, {i: s.free() for i in like.at})
 
 
+def _dispatch(s: Scalars, op: Dispatch, tokens: Entries, gates: Entries) -> Entries:
+    """A copy wherever the router keeps a gate, zero and so not there elsewhere."""
+    names = (*gates.names, *(n for n in tokens.names if n not in gates.names))
+    at = {}
+    for token, scalar in tokens.at.items():
+        here = tokens.named(token)
+        for gate in gates.at:
+            both = gates.named(gate)
+            if all(here[n] == both[n] for n in gates.names if n in here):
+                at[_pick(here | both, names)] = s.free(scalar)
+    return Entries(names, _pick(_lengths(tokens, gates), names), at)
+
+
 def _lookup(s: Scalars, op: Lookup, table: Entries, ids: Entries) -> Entries:
     """Which row is read does not matter to the count: always row 0."""
     lengths = _lengths(table, ids)
@@ -293,6 +307,7 @@ WRITERS: dict[type, Callable[..., Entries]] = {
     Lookup: _lookup,
     Scatter: _scatter,
     Route: _route,
+    Dispatch: _dispatch,
 }
 
 

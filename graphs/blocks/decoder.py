@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graphs.axes import Role
 from graphs.blocks import attention as attention_block
-from graphs.blocks import feedforward, mixture
+from graphs.blocks import dispatched, feedforward, mixture
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -25,6 +25,7 @@ class FeedForward:
 
 DENSE = FeedForward(tuple(feedforward.PARAMETERS.items()), feedforward.feedforward)
 EXPERTS = FeedForward(tuple(mixture.PARAMETERS.items()), mixture.mixture)
+DISPATCHED = FeedForward(tuple(dispatched.PARAMETERS.items()), dispatched.dispatched)
 
 
 def block_parameters(ffn: FeedForward) -> dict[str, str]:

@@ -18,11 +18,16 @@ from graphs.sizes import Sizes
 PARAMETERS = {"W_r": "c r", "W_1e": "e c g", "W_2e": "e g c"}
 
 
-def mixture(build: Builder, x: Value, sizes: Sizes) -> Value:
-    """x[b,s,c] -> [b,s,c]; gates are the softmax over the kept scores."""
+def router(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """x[b,s,c] -> gates [b,s,r]: the softmax over the kept scores, zero elsewhere."""
     (scores,) = build.add(Contraction(("b", "s", "r")), x, Value("W_r"), name="router")
     (kept,) = build.add(Route("r", sizes.E_a), scores, name="top_k")
-    (gates,) = build.add(Softmax("r"), kept, name="gates")
+    return build.add(Softmax("r"), kept, name="gates")[0]
+
+
+def mixture(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """x[b,s,c] -> [b,s,c]."""
+    gates = router(build, x, sizes)
     (gates,) = build.add(Relabel("r", "e"), gates, name="gates.experts")
     domain = restrictions_on(frozenset("bse"), build.type(gates).domain)
     (u,) = build.add(Contraction(("b", "s", "e", "g"), domain), x, Value("W_1e"), name="expert_up")

@@ -14,8 +14,9 @@ LAYOUTS = ("contiguous", "zigzag")
 LAYER = "layer"
 
 #: where an entry is in force: everywhere, in loop bodies, in a region of them, or only for what is stored between uses
+STORED = (Role.PARAMETER, Role.PARAMETER_GRADIENT, Role.OPTIMIZER)
 STORAGE = {
-    "storage": (Role.PARAMETER, Role.PARAMETER_GRADIENT, Role.OPTIMIZER),
+    "storage": STORED,
     "gradients": (Role.PARAMETER_GRADIENT, Role.OPTIMIZER),
     "optimizer": (Role.OPTIMIZER,),
 }

@@ -18,7 +18,7 @@ from derive.costs.rule import RULES, Cost, cost, load_rules, rule
 from derive.forms import Form, Log, log2, symbol, total
 from derive.work import work_terms
 from graphs.axes import Axis, Causal, Restriction, Role, Split, Tensor, TopK
-from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, FeedForward
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Node, Op, Value
 from graphs.models.roles import ROLES, forward
@@ -41,7 +41,7 @@ from tests.oracle import balanced, expand_graph, expand_node, skewed
 from tests.strategies import model_sizes
 
 SIZES = Sizes.canonical()
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 #: extents at powers of two and just beside them
 EDGES = (1, 2, 3, 4, 5, 7, 8, 9)
 CAUSAL, ROUTED = Causal("s", "t"), TopK("e", ("b", "s"), SIZES.E_a)
@@ -329,7 +329,7 @@ def test_a_second_rule_for_a_kind_is_refused_and_the_first_stays() -> None:
 
 
 @pytest.mark.parametrize("layers", [2, 1_000_000])
-@pytest.mark.parametrize("ffn", [DENSE, EXPERTS], ids=list(FFNS))
+@pytest.mark.parametrize("ffn", FFNS.values(), ids=list(FFNS))
 def test_the_number_of_cost_rules_asked_does_not_depend_on_the_number_of_layers(
     ffn: FeedForward, layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

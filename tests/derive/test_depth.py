@@ -18,7 +18,7 @@ from derive.costs.rule import cost
 from derive.depth import DepthRule, as_max, depth
 from derive.forms import Form, Max, symbol, total
 from graphs.axes import Tensor
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Value
 from graphs.models.roles import ROLES, forward
@@ -33,7 +33,7 @@ from tests.strategies import FACTORS, LAYER, VECTOR, Recipe, model_sizes, recipe
 
 SIZES = Sizes.canonical()
 COST_MODELS = {"paper": PAPER, "full": FULL}
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 
 
 # -- the unrolled graph -----------------------------------------------------------------------------------------------

@@ -147,19 +147,20 @@ def test_a_sum_over_two_meshes_shrinks_before_it_is_completed_everywhere() -> No
 
 
 @pytest.mark.parametrize(
-    ("op", "phase"),
+    ("op", "gathered", "exchanged"),
     [
-        (Collective("all_gather", "P_t", "s"), "forward"),
-        (Collective("all_to_all", "P_t", "h", source="s"), "forward"),
-        (Collective("shard", "P_d", "h"), None),
+        (Collective("all_gather", "P_t", "s"), "forward", False),
+        (Collective("all_to_all", "P_t", "h", source="s"), None, True),
+        (Collective("shard", "P_d", "h"), None, False),
     ],
 )
-def test_what_an_exchange_between_ranks_gave_is_fetched_again_in_a_later_phase(
-    op: Collective, phase: str | None
+def test_what_a_gather_widened_is_fetched_again_in_a_later_phase_and_what_an_exchange_moved_is_not(
+    op: Collective, gathered: str | None, exchanged: bool
 ) -> None:
     build = Builder("exchange")
     axes = tuple(replace(a, splits=(Split("P_t"),)) if a.name == "s" else a for a in SIZES.tensor("b s h").axes)
     x = build.input("x", Tensor(axes))
     (y,) = build.add(op, x)
     (node,) = (n for n in build.nodes if n.name == y.node)
-    assert Form(x, build.type(x), {}).after(op, node).gathered == phase
+    after = Form(x, build.type(x), {}).after(op, node)
+    assert (after.gathered, after.exchanged) == (gathered, exchanged)

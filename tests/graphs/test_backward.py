@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import sympy
 
-from graphs.axes import Axis, Causal, Role, Tensor
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.axes import Axis, Causal, Role, Tensor, TopK
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Array, Builder, Graph, Op, Value
@@ -16,6 +16,7 @@ from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.dispatch import Dispatch
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -34,7 +35,7 @@ from tests.graphs.test_execution import kinds
 from tests.strategies import arrays_for
 
 SIZES = Sizes.canonical()
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 N = {"B": 2, "m": 3, "L": 2, "d": 4, "h": 2, "d_ff": 5, "V": 5, "E": 3, "E_a": 2, "d_e": 3}
 STEP = 1e-5
 
@@ -129,6 +130,7 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "lookup": (Lookup("v"), (P("v c"), index("b s"))),
     "lookup in columns": (Lookup("v"), (P("c v"), index("s"))),
     "select": (Select("s"), (P("b s c"),)),
+    "dispatch": (Dispatch("e"), (P("s c"), Tensor(P("s e").axes, Role.INPUT, (TopK("e", ("s",), size("E")),)))),
     "softmax": (Softmax("c"), (P("s c"),)),
     "norm": (LayerNorm("c"), (P("s c"), P("c"))),
     "cross-entropy": (CrossEntropy("v"), (P("s v"), index("s"))),

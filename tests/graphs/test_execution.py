@@ -11,7 +11,7 @@ import sympy
 
 import graphs.ops
 from graphs.axes import Axis, Causal, Role, Tensor, TopK
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Array, Builder, Op
@@ -20,6 +20,7 @@ from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.dispatch import Dispatch
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
@@ -36,7 +37,7 @@ from graphs.transforms.expand import expand_macros
 from tests.strategies import arrays_for
 
 SIZES = Sizes.canonical()
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 N = {"B": 2, "m": 4, "L": 3, "d": 6, "h": 2, "d_ff": 5, "V": 7, "E": 4, "E_a": 2, "d_e": 3}
 
 
@@ -87,7 +88,7 @@ def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[Array, float
     for layer in range(N["L"]):
         w = {n: a[layer] for n, a in inputs.items() if n not in ("ids", "targets", "W_e", "gain_f") and a.ndim > 1}
         x = x + attention(norm(x, w["gain_1"]), w)
-        x = x + {"dense": dense_ffn, "experts": expert_ffn}[ffn](norm(x, w["gain_2"]), w)
+        x = x + {"dense": dense_ffn, "experts": expert_ffn, "dispatched": expert_ffn}[ffn](norm(x, w["gain_2"]), w)
     x = norm(x, inputs["gain_f"])
     targets = inputs["targets"]
     if role in ("policy", "reference"):
@@ -139,6 +140,7 @@ X, Y, W, SQUARE, IDS = (
 TABLE, AXES = RNG.normal(size=(VOCABULARY, D)), SIZES.axes()
 MASKED = np.where(LOWER > 0, SQUARE, -np.inf)
 ID = T("s", role=Role.INDEX)
+GATES = np.where(RNG.permuted(np.tile(np.arange(4), (M, 1)), axis=1) < 2, RNG.uniform(1, 2, (M, 4)), 0.0)
 KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
 
 #: operation, types and arrays of the operands, result
@@ -183,6 +185,11 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         OneHot("v"),
         [(T("s v"), TABLE[:M, :1] * np.ones(VOCABULARY)), (ID, IDS)],
         np.eye(VOCABULARY)[IDS.astype(int)],
+    ),
+    "dispatch": (
+        Dispatch("e"),
+        [(T("s c"), X), (T("s e", TopK("e", ("s",), size("E_a"))), GATES)],
+        np.where(GATES[:, :, None] > 0, X[:, None, :], 0.0),
     ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),

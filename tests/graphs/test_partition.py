@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphs.axes import Role, Split, Tensor
-from graphs.blocks.decoder import DENSE, EXPERTS, block_parameters, decoder_block
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, block_parameters, decoder_block
 from graphs.errors import GraphError
 from graphs.execute import Machine, run
 from graphs.ir import Builder, Graph, Node
@@ -30,7 +30,7 @@ from graphs.transforms.backward import Recompute, training
 from graphs.transforms.partition import partition
 
 SCHEMES = schemes()
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 HEADS = ("policy", "value", "reward")
 EVEN = {"B": 4, "m": 8, "L": 4, "d": 16, "h": 4, "d_ff": 8, "V": 8, "E": 4, "E_a": 2, "d_e": 4}
 MESHES = ("P_d", "P_p", "P_t", "P_c", "P_e", "P_s")

@@ -9,13 +9,15 @@ from dataclasses import replace
 import pytest
 import sympy
 
-from graphs.axes import Role
+from graphs.axes import Role, TopK
 from graphs.errors import GraphError
 from graphs.execute import Machine, run
 from graphs.ir import Graph
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Mapping, Scheme, schemes
+from graphs.schemes.scheme import GATHERED
+from graphs.sizes import Sizes
 from graphs.transforms.partition import partition
 from tests.graphs.test_partition import (
     EVEN,
@@ -31,7 +33,8 @@ from tests.graphs.test_partition import (
     split,
 )
 
-AR, RS, AG = "all_reduce", "reduce_scatter", "all_gather"
+AR, RS, AG, A2A = "all_reduce", "reduce_scatter", "all_gather", "all_to_all"
+SIZES = Sizes.canonical()
 
 
 def test_parameters_cut_in_storage_are_gathered_for_use_and_their_gradients_scattered() -> None:
@@ -69,13 +72,54 @@ PER_LAYER = {
     ("Expert", "dense"): {},
     ("Expert", "experts"): {("forward", AR): 1, ("backward", AR): 1, ("backward", AG): 1},
     ("3D", "dense"): {("forward", AR): 2, ("backward", AR): 2},
+    ("Ulysses", "dense"): {("forward", A2A): 4, ("backward", A2A): 4},
+    ("Expert-A2A", "dispatched"): {("forward", A2A): 2, ("backward", A2A): 2},
+    ("ZeRO-1", "dense"): {},
+    ("ZeRO-2", "dense"): {("backward", RS): 8},
+    ("ZeRO-3", "dense"): {("forward", AG): 8, ("backward", AG): 8, ("backward", RS): 8},
+    ("HSDP", "dense"): {("forward", AG): 8, ("backward", AG): 8, ("backward", RS): 8},
 }
+#: where what was gathered is kept until the backward pass
+PER_LAYER_KEPT = {
+    "Tensor": {("forward", AR): 2, ("backward", AR): 2},
+    "Sequence": {("forward", AG): 2, ("forward", RS): 2, ("backward", AG): 2, ("backward", RS): 2},
+    "Context": {("forward", AG): 2, ("backward", RS): 2},
+    "Ulysses": {("forward", A2A): 4, ("backward", A2A): 4},
+    "ZeRO-3": {("backward", RS): 8},
+}
+
+
+def in_a_layer(graph: Graph) -> dict[tuple[str, str], int]:
+    return {key[1:]: n for key, n in collectives(graph).items() if key[0] == "layer"}
 
 
 @pytest.mark.parametrize(("name", "ffn"), PER_LAYER)
 def test_collectives_of_a_layer(name: str, ffn: str) -> None:
-    counts = {key[1:]: n for key, n in collectives(split(name, "policy", ffn)).items() if key[0] == "layer"}
-    assert counts == PER_LAYER[name, ffn]
+    assert in_a_layer(split(name, "policy", ffn)) == PER_LAYER[name, ffn]
+
+
+@pytest.mark.parametrize("name", PER_LAYER_KEPT)
+def test_collectives_of_a_layer_where_gathered_values_are_kept(name: str) -> None:
+    scheme = replace(SCHEMES[name], gathered="kept")
+    inputs, wanted = even_case("policy", "dense")
+    graph = partition(model("policy", "dense"), scheme)
+    assert in_a_layer(graph) == PER_LAYER_KEPT[name]
+    assert same(run(graph, inputs, EVEN, degrees(scheme)), wanted)
+
+
+def test_sharded_weights_that_are_kept_are_gathered_once_before_the_layers() -> None:
+    again, kept = (partition(model("policy", "dense"), replace(SCHEMES["ZeRO-3"], gathered=g)) for g in GATHERED)
+    weights = len(list(model("policy", "dense").parameters()))
+    assert collectives(kept)["top", "forward", AG] == weights
+    assert collectives(again)["top", "forward", AG] == weights - 8
+
+
+def test_what_is_exchanged_over_experts_is_one_copy_of_a_token_for_each_of_its_experts() -> None:
+    for node, inside in everywhere(split("Expert-A2A", "policy", "dispatched")):
+        if inside and isinstance(node.op, Collective):
+            (tensor,) = node.types
+            assert set(tensor.names) in ({"b", "s", "r", "c"}, {"b", "s", "e", "c"})
+            assert [r.active for r in tensor.domain if isinstance(r, TopK)] == [SIZES.E_a]
 
 
 @pytest.mark.parametrize("name", ["Tensor", "Sequence"])
@@ -176,23 +220,8 @@ def test_ranks_share_the_work_of_every_contraction_evenly(name: str, shared: int
 
 
 def test_schemes_are_discovered_in_sorted_order_of_their_files() -> None:
-    names = [
-        "Context",
-        "Data",
-        "Expert",
-        "5D",
-        "HSDP",
-        "None",
-        "Pipeline",
-        "Sequence",
-        "Tensor",
-        "3D",
-        "Ulysses",
-        "ZeRO-1",
-        "ZeRO-2",
-        "ZeRO-3",
-    ]
-    assert list(schemes()) == names
+    known = "Context Data Expert Expert-A2A 5D HSDP None Pipeline Sequence Tensor 3D Ulysses ZeRO-1 ZeRO-2 ZeRO-3"
+    assert " ".join(schemes()) == known
     assert all(scheme.source for scheme in schemes().values())
     assert not schemes()["None"].entries
 
@@ -209,6 +238,7 @@ BAD = {
     "the same under another name": ((M("s", "P_c"), M("t", "P_t")), "s and t name one axis"),
     "the axis of the router": ((M("r", "P_e"),), "needs axis 'r' whole"),
     "layers and another axis": ((M("layer", "P_p"), M("b", "P_p", 1)), "P_p carries the layer axis and another"),
+    "a mesh dimension of a strange name": ((M("b", "Q"),), "unknown mesh 'Q'"),
     "layers in zigzag": ((M("layer", "P_p", layout="zigzag"),), "contiguous stages"),
 }
 

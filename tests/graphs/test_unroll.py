@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Graph
@@ -22,7 +22,7 @@ from graphs.transforms.partition import partition
 from graphs.transforms.unroll import unroll
 from tests.graphs.test_partition import EVEN, SCHEMES, arrays, degrees, model, same
 
-FFNS = {"dense": DENSE, "experts": EXPERTS}
+FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 
 
 @cache

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphs.axes import Role
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
-from graphs.schemes.scheme import LAYER, Scheme
+from graphs.schemes.scheme import LAYER, STORED, Scheme
+from graphs.transforms.optimizer import UPDATED
 from graphs.transforms.partition.layouts import Layouts, check_axes
 from graphs.transforms.partition.spmd import Spmd
 
@@ -25,12 +25,11 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
         spmd.enter(name, spmd.home(tensor, f"input {name!r}"))
     spmd.run()
     for name, value in graph.outputs.items():
-        parameter = name.removeprefix("grad:")
-        if parameter != name and parameter in graph.inputs:
-            gradient = graph.inputs[parameter].with_role(Role.PARAMETER_GRADIENT)
-            spmd.output(name, spmd.home(gradient, f"the gradient of {parameter!r}"))
-        else:
-            spmd.output(name, spmd.settled(value))
+        tensor = graph.type(value)
+        spmd.output(name, spmd.home(tensor, f"output {name!r}") if tensor.role in STORED else spmd.settled(value))
+        if name.startswith(UPDATED):
+            for stage in spmd.readers(name.removeprefix(UPDATED)):
+                spmd.deliver(name, stage)
     return spmd.build.graph()
 
 

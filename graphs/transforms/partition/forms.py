@@ -27,8 +27,8 @@ class Form:
     """One way in which a value lies on the mesh.
 
     Dimensions that neither cut an axis of ``tensor`` nor occur in ``partial`` hold replicas.  ``stage`` is the pipeline
-    stage that has the value (None: all).  ``gathered`` is the phase in which an exchange widened the form: a later
-    phase gathers again instead of keeping it.
+    stage that has the value (None: all).  ``gathered`` is the phase in which a gather widened the form: a later phase
+    gathers again unless such forms are kept.  ``exchanged``: an all-to-all moved the cut; keeping that costs no memory.
     """
 
     value: Value
@@ -36,6 +36,7 @@ class Form:
     partial: Mapping[str, Partial]
     stage: str | None = None
     gathered: str | None = None
+    exchanged: bool = False
 
     def after(self, op: Collective, node: Node) -> Form:
         """The form that the collective ``op``, occurring as ``node``, makes of this one."""
@@ -43,9 +44,10 @@ class Form:
         stage, gathered = self.stage, self.gathered
         if op.action == "send":
             partial, stage = dict(self.partial), node.stage
-        if op.action in ("all_gather", "all_to_all"):
+        if op.action == "all_gather":
             gathered = node.phase
-        return Form(Value(node.name), node.types[0], partial, stage, gathered)
+        exchanged = self.exchanged or op.action == "all_to_all"
+        return Form(Value(node.name), node.types[0], partial, stage, gathered, exchanged)
 
 
 @dataclass

@@ -57,11 +57,10 @@ class Spmd:
         return {a.name: a.splits for a in form.tensor.axes}
 
     def saved(self, value: Value) -> Target:
-        """The form in which a value leaves a loop: as it was produced or, where that is kept, as it was gathered."""
-        gathered = [f for f in self.forms[value] if f.gathered is not None and not f.partial]
-        if gathered and self.layouts.keeps_gathered:
-            return {a.name: a.splits for a in gathered[-1].tensor.axes}
-        return self.settled(value)
+        """The form in which a value leaves a loop: as it was last exchanged or, where that is kept, gathered."""
+        usable = [f for f in self.forms[value] if not f.partial and (f.gathered is None or self.layouts.keeps_gathered)]
+        moved = [f for f in usable if f.exchanged or f.gathered]
+        return {a.name: a.splits for a in moved[-1].tensor.axes} if moved else self.settled(value)
 
     def gradient_target(self, form: Form) -> tuple[Target, frozenset[str]]:
         """Where stored gradients are cut, a gradient leaves the loop complete and cut; elsewhere it stays partial."""
@@ -80,6 +79,13 @@ class Spmd:
         form = self.bring(value, target, kept, producer.phase if producer else "forward", None)
         self.build.output(name, form.value)
         return form
+
+    def deliver(self, name: str, stage: str) -> None:
+        """Send an output to a further boundary stage, unless it has it: there it is called ``name@stage``."""
+        value = self.graph.outputs[name]
+        form = self.bring(value, self.home(self.graph.type(value), name), frozenset(), UPDATE, stage)
+        if form.stage is not None and form.value != self.build.outputs[name]:
+            self.build.output(f"{name}@{stage}", form.value)
 
     def run(self) -> None:
         for node in self.graph.nodes:
@@ -108,6 +114,8 @@ class Spmd:
         role = form.tensor.role
         types = tuple(t.with_role(role) for t in op.infer(form.tensor))
         origins = form.partial[op.mesh].origins if op.action in REDUCING else ()
+        if origins:  # completing a sum belongs to the phase that left it partial
+            phase = origins[0].phase
         node = Node(label, op, (form.value,), types, phase, stage=stage, origins=origins)
         self.build.append(node)
         after = form.after(op, node)
@@ -157,8 +165,16 @@ class Spmd:
         return frozenset(set.intersection(*sums))
 
     def _stage_for(self, at: Occurrence, active: Target) -> str | None:
-        over_layers = any(s.mesh == self.pipeline for splits in active.values() for s in splits)
-        return None if over_layers else self.stage
+        if any(s.mesh == self.pipeline for splits in active.values() for s in splits):
+            return None
+        if at.node.phase == UPDATE:  # a parameter is updated where its gradient is
+            return next((f.stage for v in at.operands for f in self.forms[v][:1] if f.stage), None)
+        return self.stage
+
+    def readers(self, name: str) -> list[str]:
+        """The boundary stages whose occurrences read an input."""
+        values = {f.value for f in self.forms[Value(name)]}
+        return sorted({n.stage for n in self.build.nodes if n.stage and values & set(n.operands)})
 
     def _append(self, at: Occurrence, op: Op, forms: Sequence[Form], stage: str | None) -> list[Form]:
         inferred = op.infer(*(f.tensor for f in forms))
