@@ -24,6 +24,8 @@ PLACES = ("everywhere", "blocks", *REGIONS, *STORAGE)
 
 #: what becomes of a value that an exchange widened in the forward pass and the backward pass reads again
 GATHERED = ("again", "kept")
+#: to what the gradients of a micro-batch are added
+ACCUMULATED = ("shards", "partial")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Scheme:
 
     ``nesting`` lists, for an axis cut over several mesh dimensions, these from the outermost to the innermost.
     ``gathered``: what the forward pass gathered is gathered ``again`` in the backward pass, or ``kept`` until then.
+    ``accumulated``: where stored gradients are cut, those of a micro-batch are added to ``shards``, which takes a
+    reduction each, or to ``partial`` sums, which take one reduction in the end and memory for whole gradients.
     ``dimensions`` are names and meanings of mesh dimensions that the scheme brings along.
     """
 
@@ -62,6 +66,7 @@ class Scheme:
     source: str
     nesting: tuple[tuple[str, tuple[str, ...]], ...] = ()
     gathered: str = "again"
+    accumulated: str = "shards"
     dimensions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -84,8 +89,9 @@ def _refuse(scheme: Scheme, sentence: str) -> None:
 
 
 def words_are_known(scheme: Scheme) -> None:
-    if scheme.gathered not in GATHERED:
-        _refuse(scheme, f"unknown policy gathered = {scheme.gathered!r}; use one of {', '.join(GATHERED)}")
+    for policy, ways in (("gathered", GATHERED), ("accumulated", ACCUMULATED)):
+        if getattr(scheme, policy) not in ways:
+            _refuse(scheme, f"unknown policy {policy} = {getattr(scheme, policy)!r}; use one of {', '.join(ways)}")
     meshes = tuple(sorted(name for name in SIZES if name.startswith("P_")))
     known = {"mesh": meshes, "layout": LAYOUTS, "where": PLACES}
     for entry in scheme.entries:

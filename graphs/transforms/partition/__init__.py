@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
 from graphs.schemes.scheme import LAYER, STORED, Scheme
@@ -35,6 +38,16 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
 
 def _pipeline(graph: Graph, scheme: Scheme) -> str | None:
     """The mesh dimension whose ranks hold different layers."""
-    loops = any(isinstance(n.op, Repeat) and n.op.axis.name == LAYER for n in graph.nodes)
     meshes = [e.mesh for e in scheme.entries if e.axis == LAYER and not e.stored]
-    return meshes[0] if loops and meshes else None
+    loops = [n for n in graph.nodes if isinstance(n.op, Repeat)]
+    for loop in loops if meshes else ():
+        if _has_layers(cast(Repeat, loop.op).body):
+            raise GraphError(
+                f"scheme {scheme.name}: {loop.name} would run a pipeline once per iteration; leave its layers uncut"
+            )
+    return meshes[0] if meshes and _has_layers(graph) else None
+
+
+def _has_layers(graph: Graph) -> bool:
+    loops = [n.op for n in graph.nodes if isinstance(n.op, Repeat)]
+    return any(op.axis.name == LAYER or _has_layers(op.body) for op in loops)

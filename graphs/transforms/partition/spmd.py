@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -10,10 +10,12 @@ from graphs.axes import Role, Split, Tensor
 from graphs.errors import GraphError
 from graphs.ir import UPDATE, Builder, Graph, Node, Op, Value
 from graphs.ops.collective import REDUCING, Collective
+from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.schemes.scheme import LAYER
 from graphs.transforms.partition.forms import Form, Partial, plan, resplit
 from graphs.transforms.partition.layouts import Layouts, Splits
 
@@ -65,13 +67,15 @@ class Spmd:
     def gradient_target(self, form: Form) -> tuple[Target, frozenset[str]]:
         """Where stored gradients are cut, a gradient leaves the loop complete and cut; elsewhere it stays partial."""
         home = self.home(form.tensor, "a gradient")
-        completed = {s.mesh for splits in home.values() for s in splits} & set(form.partial)
+        shards = self.layouts.scheme.accumulated == "shards"
+        completed = _meshes(home) & set(form.partial) if shards else set()
         target = home if completed else {a.name: a.splits for a in form.tensor.axes}
         return target, frozenset(form.partial) - completed
 
-    def enter(self, name: str, target: Splits) -> None:
+    def enter(self, name: str, target: Splits, partial: Iterable[str] = ()) -> None:
         tensor = resplit(self.graph.inputs[name], target)
-        self.forms[Value(name)] = [Form(self.build.input(name, tensor), tensor, {})]
+        left = {mesh: Partial("sum", ()) for mesh in sorted(partial)}
+        self.forms[Value(name)] = [Form(self.build.input(name, tensor), tensor, left)]
 
     def output(self, name: str, target: Splits, kept: frozenset[str] = frozenset()) -> Form:
         value = self.graph.outputs[name]
@@ -133,8 +137,7 @@ class Spmd:
             return self._loop(at, op)
         if isinstance(op, Relabel):
             return self._relabel(at, op)
-        role = Role.OPTIMIZER if at.node.phase == UPDATE else None
-        active = self.layouts.splits(at.names, at.node.name, role, at.node.region)
+        active = self.layouts.splits(at.names, at.node.name, _stored_as(at.node), at.node.region)
         if set(op.whole_axes) & set(active):
             return self._expanded(at, active)
         return self._plain(at, op, active)
@@ -146,7 +149,7 @@ class Spmd:
 
     def _plain(self, at: Occurrence, op: Op, active: Target) -> list[Form]:
         kept = self._partial_of_all(at)
-        target = {a: tuple(s for s in splits if s.mesh not in kept) for a, splits in active.items()}
+        target = _without(active, kept)
         stage = self._stage_for(at, active)
         forms = [self.bring(v, target, kept, at.node.phase, stage) for v in at.operands]
         if any(f.stage not in (None, stage) for f in forms):
@@ -209,23 +212,46 @@ class Spmd:
 
     def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
         layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
-        boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
-        inner = Spmd(op.body, replace(self.layouts, in_blocks=True))
-        forms = []
-        for i, (name, value) in enumerate(zip(op.body.inputs, at.operands, strict=True)):
-            target = self._loop_operand(op, i, value, inner, layers)
-            form = self.bring(value, target, frozenset(), at.node.phase, boundary if i < op.carried else None)
-            if layers and i >= op.carried and form.stage is not None:
-                self._refuse(f"all stages run {at.node.name}, but only one has its {name!r}; move it into the loop")
-            inner.enter(name, {a: s for a, s in target.items() if a != op.axis.name or i >= op.carried + op.stacked})
-            forms.append(form)
-        results = self._body(op, inner)
+        sums = self._open_sums(at, op)
+        while True:  # a sum that one iteration completes is complete in all: try again with fewer
+            inner = Spmd(op.body, replace(self.layouts, in_blocks=self.layouts.in_blocks or op.axis.name == LAYER))
+            forms = self._enter_loop(at, op, inner, layers, sums)
+            results = self._body(op, inner, sums)
+            left = {i: frozenset(results[i].partial) for i in sums}
+            if left == sums:
+                break
+            sums = left
         axis = replace(op.axis, splits=layers)
         placed = self._append(at, replace(op, body=inner.build.graph(), axis=axis), forms, None)
         if layers:
             self.stage = "first" if op.reverse else "last"
         stages = [self.stage if i < op.carried or not layers else None for i in range(len(placed))]
         return [replace(f, partial=r.partial, stage=s) for f, r, s in zip(placed, results, stages, strict=True)]
+
+    def _open_sums(self, at: Occurrence, op: Repeat) -> dict[int, frozenset[str]]:
+        """Carried gradients that start at zero may stay partial: over which mesh dimensions at most."""
+        out = {}
+        for i, value in enumerate(at.operands[: op.carried]):
+            if at.given[i].role is Role.PARAMETER_GRADIENT and _is_zero(self.graph, value):
+                cut = _meshes(self.home(at.given[i], "a gradient"))
+                shards = self.layouts.scheme.accumulated == "shards"
+                out[i] = frozenset(self.layouts.scheme.meshes) - (cut if shards else set())
+        return out
+
+    def _enter_loop(
+        self, at: Occurrence, op: Repeat, inner: Spmd, layers: tuple[Split, ...], sums: dict[int, frozenset[str]]
+    ) -> list[Form]:
+        boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
+        forms = []
+        for i, (name, value) in enumerate(zip(op.body.inputs, at.operands, strict=True)):
+            target = _without(self._loop_operand(op, i, value, inner, layers), sums.get(i, frozenset()))
+            form = self.bring(value, target, frozenset(), at.node.phase, boundary if i < op.carried else None)
+            if layers and i >= op.carried and form.stage is not None:
+                self._refuse(f"all stages run {at.node.name}, but only one has its {name!r}; move it into the loop")
+            inside = {a: s for a, s in target.items() if a != op.axis.name or i >= op.carried + op.stacked}
+            inner.enter(name, inside, sums.get(i, ()))
+            forms.append(form)
+        return forms
 
     def _loop_operand(self, op: Repeat, i: int, value: Value, inner: Spmd, layers: tuple[Split, ...]) -> Target:
         """Carried values come in the body's home layout, others in the form in which they were produced.
@@ -243,19 +269,45 @@ class Spmd:
         return target
 
     @staticmethod
-    def _body(op: Repeat, inner: Spmd) -> list[Form]:
-        """Partition the body; parameter gradients may leave it partial, carried values return to their home layout."""
+    def _body(op: Repeat, inner: Spmd, sums: dict[int, frozenset[str]]) -> list[Form]:
+        """Partition the body; gradients may leave it partial, other carried values return to their home layout."""
         inner.run()
         out = []
         for i, (name, value) in enumerate(op.body.outputs.items()):
             form = inner.forms[value][0]
             if i < op.carried:
-                out.append(inner.output(name, inner.home(list(op.body.inputs.values())[i], "a carried value")))
+                home = inner.home(list(op.body.inputs.values())[i], "a carried value")
+                kept = sums.get(i, frozenset()) & set(form.partial)
+                out.append(inner.output(name, _without(home, kept), kept))
             elif op.body.type(value).role is Role.PARAMETER_GRADIENT:
                 out.append(inner.output(name, *inner.gradient_target(form)))
             else:
                 out.append(inner.output(name, inner.saved(value)))
         return out
+
+
+def _meshes(target: Splits) -> set[str]:
+    return {s.mesh for splits in target.values() for s in splits}
+
+
+def _without(target: Splits, meshes: frozenset[str]) -> Target:
+    return {axis: tuple(s for s in splits if s.mesh not in meshes) for axis, splits in target.items()}
+
+
+def _is_zero(graph: Graph, value: Value) -> bool:
+    """Is the value zero whatever the inputs are?"""
+    node = graph.by_name.get(value.node)
+    if node is None:
+        return False
+    return node.op == Constant(0.0) or (isinstance(node.op, Broadcast) and _is_zero(graph, node.operands[0]))
+
+
+def _stored_as(node: Node) -> Role | None:
+    """What is pointwise on gradients or optimizer state happens where these are stored."""
+    if node.phase == UPDATE:
+        return Role.OPTIMIZER
+    gradient = isinstance(node.op, Pointwise) and node.types[0].role is Role.PARAMETER_GRADIENT
+    return Role.PARAMETER_GRADIENT if gradient else None
 
 
 def _left(node: Node, target: Splits, result: Tensor) -> dict[str, Partial]:
