@@ -230,34 +230,6 @@ def test_only_the_innermost_cut_of_an_axis_is_gathered() -> None:
 # Nothing is silently wrong.
 
 
-def without(graph: Graph, dropped: int, start: int = 0) -> tuple[Graph, int]:
-    """The graph with its reducing collective number ``dropped`` left out, and the number of those passed."""
-    nodes, at = [], start
-    for node in graph.nodes:
-        op = node.op
-        if isinstance(op, Repeat):
-            body, at = without(op.body, dropped, at)
-            op = replace(op, body=body)
-        elif isinstance(op, Collective) and op.action in REDUCING:
-            if at == dropped:
-                op = replace(op, action="shard", fn="sum") if op.action == "reduce_scatter" else Pointwise("scale")
-            at += 1
-        nodes.append(replace(node, op=op))
-    return Graph(graph.name, graph.inputs, tuple(nodes), graph.outputs), at
-
-
-@pytest.mark.parametrize("name", ["Data", "Tensor", "Sequence", "Context", "Expert", "3D"])
-def test_leaving_out_any_one_reducing_collective_is_noticed(name: str) -> None:
-    inputs, wanted = even_case("policy", "experts")
-    graph, scheme = split(name, "policy", "experts"), SCHEMES[name]
-    for dropped in range(without(graph, -1)[1]):
-        try:
-            got = run(without(graph, dropped)[0], inputs, EVEN, degrees(scheme))
-        except GraphError:
-            continue
-        assert not same(got, wanted), f"reducing collective {dropped} of {name}"
-
-
 Drawn = tuple[tuple[Entry, ...], tuple[tuple[str, tuple[str, ...]], ...]]
 AXES = st.sampled_from(["b", "s", "t", "c", "h", "k", "f", "v", "e", "g", "b", "s", "h", "c", "layer", "r"])
 
