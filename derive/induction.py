@@ -3,9 +3,9 @@
 A proof gives each task a start time in closed form, and names the edges as families over the indices s (stage) and i
 (place among the forward, or among the backward, passes of that stage).
 
-*Upper bound*: along every edge the head starts no earlier than the tail ends, so by induction in order of execution no
-task need start later than its closed form says, and all end by the makespan.  *Lower bound*: a chain of edges, one
-after the other, is as long as the makespan.
+*Upper bound*: along every edge the head starts no earlier than the tail ends, so by induction in order of execution a
+task that starts as soon as it can starts no later than its closed form says, and all end by the makespan.
+*Lower bound*: a chain of edges, one after the other, is as long as the makespan.
 
 `check` works for all sizes at once, in exact arithmetic.  That the families hold the edges of the schedule's graph is
 compared size by size with `edges_of`.
@@ -13,7 +13,7 @@ compared size by size with `edges_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ from derive.forms import Form, symbol, total
 from graphs.schedules import Kind, Pipeline, Task
 
 S, I, K, C = symbol("s"), symbol("i"), symbol("k"), symbol("c")
-ONE = Form.constant(1)
+ZERO, ONE = Form.constant(0), Form.constant(1)
 
 
 class ProofError(ValueError):
@@ -44,22 +44,42 @@ class Place:
         return f"{self.kind.value}({self.stage}, {self.index})"
 
 
+Bound = tuple[tuple[Form, ...], ...]  # the greatest of some leasts
+
+
+def least(*forms: Form) -> Bound:
+    return (forms,)
+
+
+def greatest(*forms: Form | Bound) -> Bound:
+    return tuple(piece for form in forms for piece in (((form,),) if isinstance(form, Form) else form))
+
+
 @dataclass(frozen=True)
 class Time:
-    """The least of ``forward`` times t_F plus the greatest of ``backward`` times t_B, the times of one pass."""
+    """A sum of durations that are >= 0: how many of each, in the order of the proof's ``durations``."""
 
-    forward: tuple[Form, ...]
-    backward: tuple[Form, ...]
+    counts: tuple[Bound, ...]
+
+    @staticmethod
+    def of(*counts: Form | Bound) -> Time:
+        return Time(tuple(greatest(count) for count in counts))
 
     def at(self, place: Place) -> Time:
         values = {"s": place.stage, "i": place.index}
-        return Time(*(tuple(f.substitute(values) for f in forms) for forms in (self.forward, self.backward)))
+        return self._each(lambda form, _: form.substitute(values))
 
-    def after(self, kind: Kind) -> Time:
-        """One pass later."""
-        if kind is Kind.FORWARD:
-            return Time(tuple(f + 1 for f in self.forward), self.backward)
-        return Time(self.forward, tuple(f + 1 for f in self.backward))
+    def plus(self, counts: Sequence[int]) -> Time:
+        return self._each(lambda form, k: form + counts[k])
+
+    def evaluate(self, sizes: Mapping[str, int]) -> list[Fraction]:
+        """The counts at given sizes."""
+        return [max(min(f.evaluate(sizes) for f in piece) for piece in bound) for bound in self.counts]
+
+    def _each(self, change: Callable[[Form, int], Form]) -> Time:
+        return Time(
+            tuple(tuple(tuple(change(f, k) for f in piece) for piece in bound) for k, bound in enumerate(self.counts))
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +104,7 @@ class Run:
     times: Form
 
 
-def as_they_come(pipeline: Pipeline, kind: Kind, stage: int, index: int) -> Task:
+def as_they_come(_: Pipeline, kind: Kind, stage: int, index: int) -> Task:
     """One chunk on each stage, micro-batches in order."""
     return Task(kind, stage, index)
 
@@ -93,29 +113,30 @@ def as_they_come(pipeline: Pipeline, kind: Kind, stage: int, index: int) -> Task
 class Proof:
     """``sizes`` and ``grid`` are forms >= 0: what is assumed of the sizes, and the ranges of s and i.
 
-    ``makespan`` counts forward and backward passes; a pass is ``share`` of all that a rank does for a micro-batch.
+    All times are counted in ``durations``, each assumed >= 0, and ``passes`` says how many of each a pass takes.
     ``task`` says which task is at a place, for given sizes.
     """
 
     schedule: str
     sizes: tuple[Form, ...]
     grid: tuple[Form, ...]
-    makespan: tuple[Form, Form]
+    durations: tuple[Form, ...]
+    passes: Mapping[Kind, tuple[int, ...]]
+    makespan: tuple[Form, ...]
     starts: Mapping[Kind, Time]
     edges: Mapping[str, Edges]
     chain: tuple[Run, ...]
-    share: Form = ONE
     task: Callable[[Pipeline, Kind, int, int], Task] = as_they_come
 
-    def makespan_of(self, forward: Form, backward: Form) -> Form:
-        """In time, where these are a rank's forward and backward pass of one micro-batch."""
-        return self.share * (self.makespan[0] * forward + self.makespan[1] * backward)
+    @property
+    def makespan_in_time(self) -> Form:
+        return total(count * duration for count, duration in zip(self.makespan, self.durations, strict=True))
 
     def start(self, place: Place) -> Time:
         return self.starts[place.kind].at(place)
 
     def end(self, place: Place) -> Time:
-        return self.start(place).after(place.kind)
+        return self.start(place).plus(self.passes[place.kind])
 
     def domain(self, edges: Edges) -> tuple[Form, ...]:
         """Forms that are >= 0 where the edges are."""
@@ -124,7 +145,7 @@ class Proof:
 
 
 def check(proof: Proof) -> None:
-    """Verify the proof for all sizes and all durations > 0; ProofError names the step that fails."""
+    """Verify the proof for all sizes and durations that it assumes; ProofError names the step that fails."""
     tasks_start_after_those_they_need(proof)
     tasks_end_by_the_makespan(proof)
     chain_is_as_long_as_the_makespan(proof)
@@ -133,8 +154,12 @@ def check(proof: Proof) -> None:
 def tasks_start_after_those_they_need(proof: Proof) -> None:
     for kind in proof.starts:
         place = Place(kind, S, I)
-        nothing = Time((Form.constant(0),), (Form.constant(0),))
-        _demand_order(nothing, proof.start(place), (*proof.sizes, *proof.grid), f"{place} starts before 0")
+        _demand_order(
+            Time.of(*(ZERO for _ in proof.durations)),
+            proof.start(place),
+            (*proof.sizes, *proof.grid),
+            f"{place} starts before 0",
+        )
     for name, edges in proof.edges.items():
         _demand_order(
             proof.end(edges.tail), proof.start(edges.head), proof.domain(edges), f"edges {name}: the head is too early"
@@ -142,7 +167,7 @@ def tasks_start_after_those_they_need(proof: Proof) -> None:
 
 
 def tasks_end_by_the_makespan(proof: Proof) -> None:
-    last = Time(*((passes,) for passes in proof.makespan))
+    last = Time.of(*proof.makespan)
     for kind in proof.starts:
         place = Place(kind, S, I)
         _demand_order(proof.end(place), last, (*proof.sizes, *proof.grid), f"{place} ends after the makespan")
@@ -150,17 +175,17 @@ def tasks_end_by_the_makespan(proof: Proof) -> None:
 
 def chain_is_as_long_as_the_makespan(proof: Proof) -> None:
     here = _begin(proof, proof.chain[0])
-    passes: list[tuple[Kind, Form]] = []
+    tasks: list[tuple[Kind, Form]] = []
     for run in proof.chain:
         if _begin(proof, run) != here:
             raise ProofError(f"the chain is at {here}, where {run.names[0]} does not begin")
         here = _follow(proof, run)
-        passes += [(proof.edges[name].tail.kind, run.times) for name in run.names]
-    passes.append((here.kind, ONE))
-    for kind, wanted in zip((Kind.FORWARD, Kind.BACKWARD), proof.makespan, strict=True):
-        found = total(times for k, times in passes if k is kind)
-        if found != wanted:
-            raise ProofError(f"the chain has {found} passes {kind.value}, not the {wanted} of the makespan")
+        tasks += [(proof.edges[name].tail.kind, run.times) for name in run.names]
+    tasks.append((here.kind, ONE))
+    for k, duration in enumerate(proof.durations):
+        found = total(times * proof.passes[kind][k] for kind, times in tasks)
+        if found != proof.makespan[k]:
+            raise ProofError(f"the chain takes {duration} {found} times, the makespan {proof.makespan[k]} times")
 
 
 def edges_of(proof: Proof, pipeline: Pipeline, names: Iterable[str] | None = None) -> set[tuple[Task, Task]]:
@@ -186,7 +211,7 @@ def _task(proof: Proof, pipeline: Pipeline, place: Place, values: Mapping[str, i
 
 
 def _begin(proof: Proof, run: Run) -> Place:
-    return proof.edges[run.names[0]].tail.at(s=run.s, i=run.i).at(k=Form.constant(0))
+    return proof.edges[run.names[0]].tail.at(s=run.s, i=run.i).at(k=ZERO)
 
 
 def _follow(proof: Proof, run: Run) -> Place:
@@ -210,14 +235,16 @@ def _follow(proof: Proof, run: Run) -> Place:
 
 
 def _demand_order(early: Time, late: Time, domain: tuple[Form, ...], otherwise: str) -> None:
-    """``early`` <= ``late`` for all t_F, t_B > 0: a least is below another where each of that one's members has one of its
-    own below it, a greatest where each of its own members has one above it."""
-    for high in late.forward:
-        if not any(_is_nonnegative(high - low, domain) for low in early.forward):
-            raise ProofError(f"{otherwise} (forward passes: {high})")
-    for low in early.backward:
-        if not any(_is_nonnegative(high - low, domain) for high in late.backward):
-            raise ProofError(f"{otherwise} (backward passes: {low})")
+    """``early`` <= ``late`` for all durations >= 0: shown for the count of each duration by itself."""
+    for low, high in zip(early.counts, late.counts, strict=True):
+        for piece in low:
+            if not any(_is_below(piece, other, domain) for other in high):
+                raise ProofError(f"{otherwise} ({', '.join(f.text for f in piece)} is not shown to be below)")
+
+
+def _is_below(low: tuple[Form, ...], high: tuple[Form, ...], domain: tuple[Form, ...]) -> bool:
+    """The least of ``low`` is below the least of ``high``: each member of that has a member of this below it."""
+    return all(any(_is_nonnegative(h - f, domain) for f in low) for h in high)
 
 
 def _is_nonnegative(form: Form, facts: tuple[Form, ...]) -> bool:

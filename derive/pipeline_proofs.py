@@ -1,13 +1,11 @@
-"""Proofs of the makespans of GPipe, 1F1B and interleaved 1F1B, see derive.induction."""
+"""Proofs of the makespans of GPipe, 1F1B, interleaved 1F1B and ZB-H1, see derive.induction."""
 
 from __future__ import annotations
 
 from derive.forms import Form
-from derive.induction import ONE, C, Edges, I, K, Place, Proof, Run, S, Time
-from derive.pipeline_forms import N, P, V
+from derive.induction import ONE, ZERO, C, Edges, I, K, Place, Proof, Run, S, Time, greatest, least
+from derive.pipeline_forms import T_B, T_F, T_W, N, P, V
 from graphs.schedules import Kind, Pipeline, Task
-
-ZERO = Form.constant(0)
 
 
 def forward(stage: Form = S, index: Form = I) -> Place:
@@ -16,6 +14,14 @@ def forward(stage: Form = S, index: Form = I) -> Place:
 
 def backward(stage: Form = S, index: Form = I) -> Place:
     return Place(Kind.BACKWARD, stage, index)
+
+
+def input_gradient(stage: Form = S, index: Form = I) -> Place:
+    return Place(Kind.INPUT_GRADIENT, stage, index)
+
+
+def weight_gradient(stage: Form = S, index: Form = I) -> Place:
+    return Place(Kind.WEIGHT_GRADIENT, stage, index)
 
 
 def one_forward_one_backward(warm_up: Form, passes: Form) -> dict[str, Edges]:
@@ -37,16 +43,19 @@ BETWEEN = {
 DATA = {**BETWEEN, "own activation": Edges(forward(), backward())}
 SIZES = (P - 1, N - 1)
 GRID = (S, P - 1 - S, I, N - 1 - I)
+WHOLE = {Kind.FORWARD: (1, 0), Kind.BACKWARD: (0, 1)}
 MAKESPAN = (N + P - 1, N + P - 1)
 
 GPIPE = Proof(
     "gpipe",
     SIZES,
     GRID,
+    (T_F, T_B),
+    WHOLE,
     MAKESPAN,
     starts={
-        Kind.FORWARD: Time((S + I,), (ZERO,)),
-        Kind.BACKWARD: Time((N + P - 1,), (P - 1 - S + N - 1 - I,)),
+        Kind.FORWARD: Time.of(S + I, ZERO),
+        Kind.BACKWARD: Time.of(N + P - 1, P - 1 - S + N - 1 - I),
     },
     edges={  # "own activation" of the last micro-batch is also the turn from forward to backward passes
         **DATA,
@@ -66,10 +75,12 @@ ONE_F_ONE_B = Proof(
     "1f1b",
     SIZES,
     GRID,
+    (T_F, T_B),
+    WHOLE,
     MAKESPAN,
     starts={
-        Kind.FORWARD: Time((S + I,), (I,)),
-        Kind.BACKWARD: Time((P + I,), (P - 1 - S + I,)),
+        Kind.FORWARD: Time.of(S + I, I),
+        Kind.BACKWARD: Time.of(P + I, P - 1 - S + I),
     },
     edges={**DATA, **one_forward_one_backward(P - 1 - S, N)},
     chain=(
@@ -99,10 +110,12 @@ INTERLEAVED = Proof(
     "interleaved",
     sizes=(P - 1, V - 2, N - P, V * (N - P), LAST_TURN),
     grid=(S, P - 1 - S, I, PASSES - 1 - I),
+    durations=(T_F / V, T_B / V),
+    passes=WHOLE,
     makespan=(PASSES + P - 1, PASSES + P - 1),
     starts={
-        Kind.FORWARD: Time((S + I,), (ZERO, I + S + 1 - V * P)),
-        Kind.BACKWARD: Time((PASSES + P - 1, V * P + P - 1 - S + I), (P - 1 - S + I,)),
+        Kind.FORWARD: Time.of(S + I, greatest(ZERO, I + S + 1 - V * P)),
+        Kind.BACKWARD: Time.of(least(PASSES + P - 1, V * P + P - 1 - S + I), P - 1 - S + I),
     },
     edges={
         **BETWEEN,
@@ -123,8 +136,51 @@ INTERLEAVED = Proof(
         Run(("cool down",), P - 1, PASSES - LAST_TURN - 1 + K, LAST_TURN),
         Run(("gradient",), P - 2 - K, PASSES - 1, P - 1),
     ),
-    share=V.inverse(),
     task=in_turns,
 )
 
-PROOFS = {proof.schedule: proof for proof in (GPIPE, ONE_F_ONE_B, INTERLEAVED)}
+# Weight gradients no longer than forward passes and input gradients; these are counted as what they take longer.
+ZERO_BUBBLE = Proof(
+    "zero-bubble",
+    sizes=(P - 1, N - P),
+    grid=GRID,
+    durations=(T_F - T_W, T_B - 2 * T_W, T_W),
+    passes={Kind.FORWARD: (1, 0, 1), Kind.INPUT_GRADIENT: (0, 1, 1), Kind.WEIGHT_GRADIENT: (0, 0, 1)},
+    makespan=(N + P - 1, N + P - 1, 3 * N + P - 1),
+    starts={
+        Kind.FORWARD: Time.of(S + I, I, greatest(2 * I + S, 3 * I + S + 1 - P)),
+        Kind.INPUT_GRADIENT: Time.of(
+            P + I,
+            P - 1 - S + I,
+            greatest(2 * P - 1 - S + 2 * I, least(2 * P - 1 - 2 * S + 3 * I, P + N - 1 - S + 2 * I)),
+        ),
+        Kind.WEIGHT_GRADIENT: Time.of(
+            least(P + I + S, P + N - 1),
+            least(P + I, P + N - 1 - S),
+            least(2 * P + S + 3 * I, P + N + S + 2 * I, P + 2 * N - 1 + I),
+        ),
+    },
+    edges={
+        "activation": BETWEEN["activation"],
+        "gradient": Edges(input_gradient(S + 1), input_gradient()),
+        "own activation": Edges(forward(), input_gradient()),
+        "own gradient": Edges(input_gradient(), weight_gradient()),
+        "warm up": Edges(forward(), forward(S, I + 1), (P - S - 2 - I,)),
+        "one backward": Edges(forward(S, I + P - 1 - S), input_gradient()),
+        "one forward": Edges(input_gradient(), forward(S, I + P - S), (S - 1 - I,)),
+        "one weight": Edges(input_gradient(), weight_gradient(S, I - S)),
+        "forward after weight": Edges(weight_gradient(S, I - S), forward(S, I + P - S)),
+        "cool down": Edges(weight_gradient(S, I - S), input_gradient(S, I + 1), (I + P - S - N,)),
+        "weights left": Edges(weight_gradient(), weight_gradient(S, I + 1), (I + S + 1 - N,)),
+    },
+    chain=(
+        Run(("activation",), K, ZERO, P - 1),
+        Run(("one backward", "one forward"), P - 1, K, P - 1),
+        Run(("one backward", "one weight", "forward after weight"), P - 1, P - 1 + K, N - P),
+        Run(("one backward",), P - 1, N - 1, ONE),
+        Run(("gradient",), P - 2 - K, N - 1, P - 1),
+        Run(("own gradient",), ZERO, N - 1, ONE),
+    ),
+)
+
+PROOFS = {proof.schedule: proof for proof in (GPIPE, ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE)}

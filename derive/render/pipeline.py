@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -69,7 +69,7 @@ def to_text(schedule: Schedule, step: Step, durations: Durations) -> str:
     found = _closed_form(schedule, step, durations)
     if found:
         how = "equal" if found["agrees"] else "DIFFERENT"
-        proved = ", proved for all sizes" if found["proved"] else ""
+        proved = ", proved" if found["proved"] else ""
         lines.append(f"{'closed form':<15} bubble / ideal = {found['bubble_over_ideal']}: {how}{proved}")
     lines += ["", f"{'rank':<6}{'useful':>12}{'idle':>12}{'in flight':>12}{'in layers':>12}"]
     for rank, busy in enumerate(step.busy):
@@ -133,15 +133,16 @@ def _closed_form(schedule: Schedule, step: Step, durations: Durations) -> dict[s
         "bubble_over_ideal": str(value),
         "bubble_over_total": str(form.over_total(sizes)),
         "agrees": value == step.bubble_over_ideal,
-        "proved": _proved(schedule),
+        "proved": _proved(schedule, sizes),
     }
 
 
-def _proved(schedule: Schedule) -> bool:
-    """True where there is a proof for all sizes, which is checked here; a proof that fails is an error."""
-    if schedule.name not in PROOFS:
+def _proved(schedule: Schedule, sizes: Mapping[str, Fraction]) -> bool:
+    """True where a proof covers these sizes and durations; it is checked here, and one that fails is an error."""
+    proof = PROOFS.get(schedule.name)
+    if proof is None or any(form.evaluate(sizes) < 0 for form in (*proof.sizes, *proof.durations)):
         return False
-    check(PROOFS[schedule.name])
+    check(proof)
     return True
 
 

@@ -5,6 +5,8 @@ Tasks are (letter, chunk, micro-batch); durations are whole ticks.
 
 from __future__ import annotations
 
+Task = tuple[str, int, int]
+
 
 class StuckError(Exception):
     pass
@@ -24,15 +26,16 @@ def simulate(orders, chunks, ticks, transfer=0):
     """(makespan, busy ticks per rank, most activations kept per rank); ``ticks(task)`` is a positive whole number."""
     ranks = range(len(orders))
     waiting = [list(order) for order in orders]
-    running = [None] * len(orders)
-    finished = {}
+    running: list[tuple[Task, int] | None] = [None] * len(orders)  # until when
+    finished: dict[Task, tuple[int, int]] = {}  # when, and on which rank
     busy, kept, most = [0] * len(orders), [0] * len(orders), [0] * len(orders)
     clock = 0
     last_news = 0
     while any(waiting) or any(running):
         for r in ranks:
-            if running[r] and running[r][1] == clock:
-                task = running[r][0]
+            current = running[r]
+            if current and current[1] == clock:
+                task = current[0]
                 finished[task] = (clock, r)
                 running[r] = None
                 last_news = clock
@@ -56,7 +59,7 @@ def random_order(random, stages, batches, virtual, letters):
     chunks = stages * virtual
     left = [(x, c, i) for x in letters for c in range(chunks) for i in range(batches)]
     done = set()
-    orders = [[] for _ in range(stages)]
+    orders: list[list[Task]] = [[] for _ in range(stages)]
     while left:
         ready = [t for t in left if all(b in done for b in needs(t, chunks))]
         task = random.choice(ready)

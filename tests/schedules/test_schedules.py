@@ -309,7 +309,7 @@ def test_interleaving_keeps_more_in_flight(stages, groups, virtual) -> None:
 
 def test_in_flight_layers_weigh_each_chunk() -> None:
     step = run_step(schedule_named("1f1b"), Pipeline(3, 5), layers=[4, 4, 3])
-    assert step.in_flight_layers == (12, 8, 3)
+    assert list(step.in_flight_layers) == [12, 8, 3]
     more = run_step(schedule_named("interleaved"), Pipeline(2, 2, 2), layers=[1, 1, 5, 1])
     assert more.in_flight_layers[0] == 2 * 1 + 2 * 5  # both micro-batches in both chunks
     assert more.in_flight[0] == 4
@@ -320,7 +320,7 @@ def test_the_longest_stage_sets_the_pace() -> None:
     """Worked by hand: F = B = 1 a layer; rank 1 starts at 1, works 3 x (2 + 2), and rank 0 ends 1 later."""
     step = run_step(schedule_named("1f1b"), Pipeline(2, 3), Durations(Fraction(1), Fraction(1), Fraction(0)), [1, 2])
     assert step.makespan == 1 + 3 * 4 + 1
-    assert step.busy == (6, 12)
+    assert list(step.busy) == [6, 12]
     assert step.bubble_over_ideal == Fraction(10, 18)
     assert step.bubble_over_total == Fraction(10, 28)
 
