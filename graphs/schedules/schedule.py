@@ -66,9 +66,6 @@ class Pipeline:
     def chunks(self) -> int:
         return self.stages * self.virtual
 
-    def rank(self, chunk: int) -> int:
-        return chunk % self.stages
-
     def chunks_of(self, rank: int) -> range:
         """The chunks on a rank, in the order of the forward pass."""
         return range(rank, self.chunks, self.stages)
