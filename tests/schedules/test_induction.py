@@ -8,7 +8,26 @@ from fractions import Fraction
 import pytest
 
 from derive.forms import Form, symbol
-from derive.induction import ONE, Edges, Place, Proof, ProofError, _is_nonnegative, check, edges_of
+from derive.induction import (
+    ONE,
+    ZERO,
+    Edges,
+    K,
+    Place,
+    Proof,
+    ProofError,
+    Run,
+    Time,
+    _demand_order,
+    _follow,
+    _is_nonnegative,
+    chain_is_as_long_as_the_makespan,
+    check,
+    edges_of,
+    greatest,
+    least,
+    tasks_end_by_the_makespan,
+)
 from derive.pipeline_forms import CLOSED_FORMS, N, P, V
 from derive.pipeline_proofs import GPIPE, GRID, PROOFS
 from derive.schedules import Durations, run_step
@@ -130,6 +149,41 @@ def test_an_edge_that_the_starts_do_not_respect_is_noticed() -> None:
     edges = Edges(Place(Kind.BACKWARD, symbol("s"), symbol("i")), Place(Kind.FORWARD, symbol("s"), symbol("i") + 1))
     with pytest.raises(ProofError, match="edges one at a time: the head is too early"):
         check(replace(GPIPE, edges={**GPIPE.edges, "one at a time": edges}))
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (Run(("activation",), K - 1, ZERO, P - 1), "edges activation: there is none"),
+        (Run(("activation", "next backward"), K, ZERO, P - 1), "where next backward does not begin"),
+        (Run(("next forward",), ZERO, N - 2 - K, N - 1), "where it does not go on"),
+        (Run(("activation",), K, ZERO, P - 2), "may have a negative length"),
+    ],
+)
+def test_a_run_is_refused_for_what_is_wrong_with_it(run: Run, says: str) -> None:
+    with pytest.raises(ProofError, match=says):
+        _follow(GPIPE, run)
+
+
+def test_runs_must_join_and_all_tasks_must_end_by_the_makespan() -> None:
+    first, second, *rest = GPIPE.chain
+    with pytest.raises(ProofError, match="where activation does not begin"):
+        chain_is_as_long_as_the_makespan(replace(GPIPE, chain=(second, first, *rest)))
+    with pytest.raises(ProofError, match="ends after the makespan"):
+        tasks_end_by_the_makespan(replace(GPIPE, makespan=(N + P - 1, N + P - 2)))
+    early = {**GPIPE.starts, Kind.FORWARD: GPIPE.starts[Kind.FORWARD].plus((-1, 0))}
+    with pytest.raises(ProofError, match="starts before 0"):
+        check(replace(GPIPE, starts=early))
+
+
+def test_bounds_are_ordered_as_greatest_and_least_say() -> None:
+    s = symbol("s")
+    both, facts = least(s, P), (s, P - 1 - s)
+    _demand_order(Time.of(both), Time.of(s), facts, "no")
+    _demand_order(Time.of(s), Time.of(greatest(s - 1, both)), facts, "no")
+    for early, late in ((P, both), (greatest(s, P), s), (s, greatest(s - 1, s - 2))):
+        with pytest.raises(ProofError):
+            _demand_order(Time.of(early), Time.of(late), facts, "yes")
 
 
 def test_combinations_of_facts_are_found_where_there_are_any() -> None:
