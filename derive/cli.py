@@ -184,6 +184,60 @@ def show(graph: str, scheme: str, dot: bool) -> None:
     click.echo(to_dot(found) if dot else listing(found), nl=False)
 
 
+@main.command()
+@click.argument("schedule")
+@click.option("--stages", type=int, required=True, help="Ranks of the pipeline, P_p.")
+@click.option("--micro-batches", type=int, required=True, help="Micro-batches in a step, n_mb.")
+@click.option("--virtual", type=int, default=1, help="Chunks of layers on each rank, n_vs (default: 1).")
+@click.option("--forward", default="1", help="Time of a forward pass through a rank's layers (default: 1).")
+@click.option("--backward", default="2", help="Time of the whole backward pass (default: 2).")
+@click.option("--weight-gradient", help="The part of it that is the weight gradient (default: half).")
+@click.option("--transfer", default="0", help="Time from one rank to another (default: 0).")
+@click.option("--layers", help="Layers of each chunk, as in 4,4,3,5; durations are then for one layer.")
+@click.option("--timeline", is_flag=True, help="Show what each rank does when.")
+@AS_JSON
+@one_sentence_errors
+def pipeline(
+    schedule: str,
+    stages: int,
+    micro_batches: int,
+    virtual: int,
+    forward: str,
+    backward: str,
+    weight_gradient: str | None,
+    transfer: str,
+    layers: str | None,
+    timeline: bool,
+    as_json: bool,
+) -> None:
+    """Time one training step under a pipeline SCHEDULE: gpipe, 1f1b, interleaved or zero-bubble.
+
+    Durations are rational numbers such as 3/2.  Idle time is given per useful time (ideal) and per available time
+    (total), and for each rank the most activations that it keeps at a time.
+    """
+    from derive.parsing import parse_rational
+    from derive.render.pipeline import chart, to_data, to_text
+    from derive.report import to_json
+    from derive.schedules import Durations, run_step
+    from graphs.schedules import Pipeline, schedule_named
+
+    chosen = schedule_named(schedule)
+    whole = parse_rational(backward, "--backward")
+    durations = Durations(
+        forward=parse_rational(forward, "--forward"),
+        backward=whole,
+        weight_gradient=whole / 2 if weight_gradient is None else parse_rational(weight_gradient, "--weight-gradient"),
+        transfer=parse_rational(transfer, "--transfer"),
+    )
+    counts = None if layers is None else [parse_rational(n, "--layers") for n in layers.split(",")]
+    step = run_step(chosen, Pipeline(stages, micro_batches, virtual), durations, counts)
+    if as_json:
+        click.echo(to_json(to_data(chosen, step, durations, timeline)), nl=False)
+        return
+    shown = f"\n{chart(step)}" if timeline else ""
+    click.echo(to_text(chosen, step, durations) + shown, nl=False)
+
+
 @main.command("verify-certificates")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @one_sentence_errors

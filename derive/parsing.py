@@ -63,6 +63,15 @@ def rational(token: Token, text: str) -> Fraction:
     return Fraction(str(token))
 
 
+def parse_rational(text: str, what: str) -> Fraction:
+    """A number as a user types it: ``3``, ``3/2`` or ``1.5``; ``what`` names it in the error."""
+    if not re.fullmatch(r"-?[0-9]+(\.[0-9]+|/0*[1-9][0-9]*)?", text.strip(), re.ASCII):
+        raise ParseError(f"{what}: {text!r} is no rational number; write it like 3, 3/2 or 1.5")
+    if len(text) > MAX_DIGITS:
+        raise ParseError(f"{what}: a number of more than {MAX_DIGITS} characters is not accepted")
+    return Fraction(text.strip())
+
+
 def run(parser: Lark, text: str, start: str, build: Transformer[Token, Expr], names: Mapping[str, str]) -> Any:
     """Parse and build; every failure becomes a `ParseError`."""
     try:
