@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import sympy
@@ -16,6 +18,7 @@ from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.dropout import Dropout
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -131,6 +134,7 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "select": (Select("s"), (P("b s c"),)),
     "softmax": (Softmax("c"), (P("s c"),)),
     "norm": (LayerNorm("c"), (P("s c"), P("c"))),
+    "dropout": (Dropout(Fraction(1, 3), "x"), (P("s c"), index(""))),
     "cross-entropy": (CrossEntropy("v"), (P("s v"), index("s"))),
     "masked exponential": (MaskedExp(), (P("s c"),)),
     "add": (Pointwise("add"), (P("s c"), P("c"))),
