@@ -37,8 +37,9 @@ class Question:
     """One computation under one set of conventions.
 
     ``blocks_only`` leaves out what happens outside the loop over decoder blocks (parameters always count).
-    ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.  ``dropout`` is the rate
-    in the blocks; ``copies`` counts the values that a step keeps of a parameter: itself, gradient and optimizer state.
+    ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.
+    ``dropout`` is the rate in the blocks; ``copies`` counts the values that a step keeps of a parameter: itself, its
+    gradient and optimizer state.
     """
 
     sizes: Sizes = field(default_factory=Sizes.canonical)
