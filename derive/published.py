@@ -7,7 +7,7 @@ may say which groups it leaves out; what it leaves out beyond them is unexplaine
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from derive import expr
@@ -69,7 +69,7 @@ FORMS = (
     _state("ZeRO-1", RAJBHANDARI, "4 + 12/P_d", "ZeRO-1"),
     _state("ZeRO-2", RAJBHANDARI, "2 + 14/P_d", "ZeRO-2"),
     _state("ZeRO-3", RAJBHANDARI, "16/P_d", "ZeRO-3"),
-    _state("Megatron, 32-bit gradients", MEGATRON, "18", "Data", gradients=4),
+    _state("Megatron", MEGATRON, "18", "Data", gradients=4),
     _state("Megatron, distributed optimizer", MEGATRON, "6 + 12/P_d", "ZeRO-1", gradients=4),
 )
 
@@ -129,6 +129,7 @@ def _row(c: Comparison) -> dict[str, Any]:
         "of": c.published.of,
         "scheme": c.published.scheme.lower(),
         "recompute": c.published.recompute.value.replace("_", "-"),
+        "widths": asdict(c.published.widths),
         "published": _text(c.published.value),
         "derived": _text(c.derived),
         "residual": _text(c.residual),
@@ -141,10 +142,17 @@ def _text(form: Form) -> str:
     return expr.text(display(form))
 
 
+def _listed(widths: dict[str, int]) -> str:
+    return ", ".join(f"{group} {width}" for group, width in widths.items())
+
+
 def to_text(rows: Iterable[dict[str, Any]]) -> str:
-    lines = ["bytes on a rank, 16-bit values, one-byte masks, 32-bit statistics and optimizer state, d_ff = 4*d", ""]
+    usual = asdict(Widths())
+    lines = [f"bytes on a rank; d_ff = 4*d; an element of {_listed(usual)}", ""]
     for row in rows:
         lines.append(f"{row['name']}: of {row['of']} under {row['scheme']}, recompute {row['recompute']}")
+        unusual = {k: v for k, v in row["widths"].items() if v != usual[k]}
+        lines += [f"  bytes of {_listed(unusual)}"] if unusual else []
         lines += [f"  {key:<9} {row[key]}" for key in ("published", "derived", "residual")]
         if row["left_out"]:
             made_of = ", ".join(f"{part['from']} {part['amount']}" for part in row["left_out"])

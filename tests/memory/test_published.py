@@ -168,7 +168,7 @@ def test_the_second_stage_keeps_no_whole_gradient() -> None:
 
 def test_a_distributed_optimizer_on_eight_ranks_keeps_seven_and_a_half_bytes() -> None:
     assert per_parameter("Megatron, distributed optimizer").evaluate({"P_d": 8}) == Fraction("7.5")
-    assert per_parameter("Megatron, 32-bit gradients").evaluate({}) == 18
+    assert per_parameter("Megatron").evaluate({}) == 18
 
 
 # -- the comparison itself --------------------------------------------------------------------------------------------
@@ -196,3 +196,8 @@ def test_the_residual_is_printed_with_the_terms_it_is_made_of() -> None:
     assert "residual  16*B*m/P_t" in text
     for part in ("norm_1[1]", "norm_1[2]", "norm_2[1]", "norm_2[2]"):
         assert f"blocks/{part} 4*B*m/P_t" in text
+
+
+def test_widths_other_than_the_usual_ones_are_printed() -> None:
+    assert "  bytes of gradients 4\n" in to_text(compared([NAMED["state, Megatron"]]))
+    assert "bytes of" not in to_text(compared([NAMED["state, ZeRO-1"]]))
