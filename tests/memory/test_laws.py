@@ -147,6 +147,16 @@ def test_cutting_positions_between_the_products_keeps_no_more_than_tensor_parall
     assert (sequence <= tensor) if at["P_t"] > 1 else (sequence == tensor)
 
 
+def test_parameters_that_stay_gathered_count_as_weights_wherever_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only the blocks are asked for, as parameters always do."""
+    kept = replace(schemes()["ZeRO-3"], name="gathered", gathered="kept")
+    monkeypatch.setattr("derive.measure.schemes", lambda: schemes() | {"gathered": kept})
+    for q in (Question(scheme="gathered"), Question(scheme="gathered", blocks_only=True)):
+        whole = footprint(Question()).total("weights").amount
+        shards = footprint(Question(scheme="ZeRO-3")).total("weights").amount
+        assert footprint(q).total("weights").amount == whole + shards
+
+
 # -- all ranks --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("scheme", ["ZeRO-3", "HSDP"])
 def test_sharded_state_is_kept_once_in_a_group_and_by_every_group(scheme: str) -> None:
