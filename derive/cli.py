@@ -51,6 +51,8 @@ JOBS = click.option(
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 TABLES = ("III", "V", "VI", "VII", "VIII")
+MODELS = ("policy", "policy-experts", "reward", "reward-experts", "value", "value-experts")
+RECOMPUTE = ("none", "selective", "layer-boundary")
 GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
 
 
@@ -168,6 +170,61 @@ def ledger(as_json: bool) -> None:
 
     data = ledger_report()
     click.echo(to_json(data) if as_json else ledger_text(data), nl=False)
+
+
+@main.command()
+@click.option("--scheme", default="none", help="On one rank under this scheme.")
+@click.option("--model", type=click.Choice(MODELS), default="policy", help="Which model (default: policy).")
+@click.option(
+    "--recompute", type=click.Choice(RECOMPUTE), default="none", help="What the backward pass computes again."
+)
+@click.option("--dropout", is_flag=True, help="Blocks with dropout, whose masks are kept.")
+@click.option("--bytes", "in_bytes", is_flag=True, help="Bytes of mixed-precision training instead of elements.")
+@click.option("--width", multiple=True, metavar="GROUP=N", help="Bytes of an element of weights, gradients, ...")
+@click.option("--copies", type=click.IntRange(1), help="Values kept of a parameter (default: 4; in bytes 5).")
+@click.option("--set", "sizes", multiple=True, metavar="SIZE=N", help="Evaluate, at B=1 m=1024 ...; may be repeated.")
+@AS_JSON
+@one_sentence_errors
+def memory(
+    scheme: str,
+    model: str,
+    recompute: str,
+    dropout: bool,
+    in_bytes: bool,
+    width: tuple[str, ...],
+    copies: int | None,
+    sizes: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Derive what a training step holds between its passes: weights, gradients, optimizer state and saved values.
+
+    In bytes, a parameter has a 16-bit weight and gradient and three 32-bit values of optimizer state: a master copy and
+    Adam's moments.  Sizes are those of the text form (B, m, L, d, h, d_ff, V, P_t, ...).
+    """
+    from derive.footprint import footprint, report, to_text
+    from derive.options import parse_sizes, question, widths_of
+    from derive.report import safe, to_json
+
+    widths = widths_of(width) if in_bytes or width else None
+    q = question(model, scheme, recompute, dropout, copies, in_bytes=widths is not None)
+    data = report(footprint(q, widths), parse_sizes(sizes), widths)
+    click.echo(to_json(safe(data)) if as_json else to_text(data), nl=False)
+
+
+@main.command()
+@AS_JSON
+@one_sentence_errors
+def published(as_json: bool) -> None:
+    """Compare published forms of memory with what the graphs give, and print what is between them.
+
+    Exit 1 where a form leaves out more than it says it does.
+    """
+    from derive.published import compared, to_text
+    from derive.report import to_json
+
+    rows = compared()
+    click.echo(to_json({"published": rows}) if as_json else to_text(rows), nl=False)
+    sys.exit(DIFFERS if any(row["unexplained"] != "0" for row in rows) else 0)
 
 
 @main.command()

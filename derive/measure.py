@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 
 from derive.costs.model import PAPER, CostModel
@@ -14,9 +15,11 @@ from derive.depth import Arrival, DepthRule, as_max, depth
 from derive.domains import factors_of
 from derive.dominance import Factors, as_factors, below_any
 from derive.forms import Form, Max, symbol, total
-from derive.memory import ADAM_COPIES, parameter_terms, saved_terms
+from derive.memory import ADAM_COPIES, Widths, in_bytes, saved_terms, state_terms
 from derive.work import Term, work_terms
+from graphs.axes import Role
 from graphs.blocks.decoder import DENSE, FeedForward
+from graphs.blocks.dropout import NONE
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
@@ -35,6 +38,8 @@ class Question:
 
     ``blocks_only`` leaves out what happens outside the loop over decoder blocks (parameters always count).
     ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.
+    ``dropout`` is the rate in the blocks; ``copies`` counts the values that a step keeps of a parameter: itself, its
+    gradient and optimizer state.
     """
 
     sizes: Sizes = field(default_factory=Sizes.canonical)
@@ -46,6 +51,7 @@ class Question:
     collectives: bool = False
     recompute: Recompute = Recompute.NONE
     copies: int = ADAM_COPIES
+    dropout: Fraction = NONE
     model: CostModel = PAPER
 
     @property
@@ -62,14 +68,22 @@ class Measured:
 
 
 @lru_cache(maxsize=256)
-def _graph(sizes: Sizes, role: ModelRole, ffn: FeedForward, scheme: str, recompute: Recompute, backward: bool) -> Graph:
-    graph = forward(sizes, role, ffn, loss=backward)
+def _graph(
+    sizes: Sizes,
+    role: ModelRole,
+    ffn: FeedForward,
+    scheme: str,
+    recompute: Recompute,
+    dropout: Fraction,
+    backward: bool,
+) -> Graph:
+    graph = forward(sizes, role, ffn, loss=backward, dropout=dropout)
     return partition(training(graph, recompute=recompute) if backward else graph, schemes()[scheme])
 
 
 def graph_of(q: Question, backward: bool = True) -> Graph:
     """The per-rank graph of the question: forward and backward, or forward alone."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, backward)
+    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, backward)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 
@@ -82,17 +96,24 @@ def work(q: Question, phases: Iterable[str] = ("forward", "recompute", "backward
     """FLOPs of the named phases."""
     wanted = set(phases)
     graph = graph_of(q, backward=wanted != {"forward"})
-    return _gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
+    return gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
 
 
-def memory(q: Question) -> Measured:
-    """Elements held at the end of the forward pass of a training step: training state and saved activations."""
+def held(q: Question) -> list[Term]:
+    """Elements of one rank at the end of the forward pass of a training step: training state and saved values."""
     graph = graph_of(replace(q, model=PAPER))  # what is kept does not depend on how operations are counted
-    saved = [t for t in saved_terms(graph, q.model) if t.in_loop or not q.blocks_only]
-    return _gather(replace(q, blocks_only=False), [*parameter_terms(graph, q.copies), *saved])
+    saved = [t for t in saved_terms(graph, q.model) if t.in_loop or t.role is Role.PARAMETER or not q.blocks_only]
+    return [*state_terms(graph, schemes()[q.scheme], q.copies), *saved]
 
 
-def _gather(q: Question, terms: list[Term]) -> Measured:
+def memory(q: Question, widths: Widths | None = None) -> Measured:
+    """What is held, in elements or, where widths are given, in bytes."""
+    terms = held(q)
+    return gather(replace(q, blocks_only=False), terms if widths is None else [in_bytes(t, widths) for t in terms])
+
+
+def gather(q: Question, terms: Iterable[Term]) -> Measured:
+    """The sum of the terms as the question wants it: on the rank that has most, or over all ranks."""
     terms = [t for t in terms if t.in_loop or not q.blocks_only]
     dims = degrees(q.scheme)
     if q.over_all_ranks:

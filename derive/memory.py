@@ -1,35 +1,95 @@
-"""Memory of a training step in elements: parameters with their gradients and optimizer state, and saved activations."""
+"""Memory of a training step: weights with their gradients and optimizer state, and saved activations.
+
+Amounts are in elements; `Widths` says how many bytes an element of each role takes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 
 from derive.costs.counting import volume
 from derive.costs.model import PAPER, CostModel
 from derive.forms import Form
 from derive.work import Term
-from graphs.axes import Tensor
+from graphs.axes import Role, Tensor
+from graphs.errors import GraphError
 from graphs.ir import Graph, Value
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.schemes import Scheme
 from graphs.transforms.backward import saved_values
+from graphs.transforms.partition.forms import resplit
+from graphs.transforms.partition.layouts import Layouts
 
 #: parameters, gradients, and Adam's two moments
 ADAM_COPIES = 4
+#: the same and a master copy of the parameters in the optimizer's precision
+MIXED_COPIES = 5
+
+#: what is kept, by the words in which memory is spoken of
+GROUPS: Mapping[Role, str] = {
+    Role.PARAMETER: "weights",
+    Role.PARAMETER_GRADIENT: "gradients",
+    Role.OPTIMIZER: "optimizer",
+    Role.INPUT: "activations",
+    Role.ACTIVATION: "activations",
+    Role.MASK: "masks",
+    Role.STATISTIC: "statistics",
+}
 
 
-def parameter_terms(graph: Graph, copies: int = ADAM_COPIES) -> Iterator[Term]:
-    """Elements per rank of each parameter and its training state; one term per boundary stage that reads it."""
+@dataclass(frozen=True)
+class Widths:
+    """Bytes of one element of each group; as given, those of mixed-precision training with 16-bit gradients."""
+
+    weights: int = 2
+    gradients: int = 2
+    optimizer: int = 4
+    activations: int = 2
+    masks: int = 1
+    statistics: int = 4
+
+    def __post_init__(self) -> None:
+        for name, width in asdict(self).items():
+            if width < 1:
+                raise GraphError(f"an element of {name} cannot take {width} bytes; give it at least one")
+
+    def of(self, group: str) -> int:
+        return int(getattr(self, group))
+
+
+def group_of(term: Term) -> str:
+    if term.role is None or term.role not in GROUPS:
+        raise GraphError(f"{term.where} is not kept from pass to pass; only {', '.join(GROUPS.values())} are")
+    return GROUPS[term.role]
+
+
+def state_roles(copies: int) -> dict[Role, int]:
+    """How many values of each role there are of a parameter: itself, its gradient, and optimizer state."""
+    if copies < 1:
+        raise GraphError(f"{copies} values of a parameter are none; it takes at least one, the parameter itself")
+    values = {Role.PARAMETER: 1, Role.PARAMETER_GRADIENT: min(copies - 1, 1), Role.OPTIMIZER: max(copies - 2, 0)}
+    return {role: n for role, n in values.items() if n}
+
+
+def state_terms(graph: Graph, scheme: Scheme, copies: int = ADAM_COPIES) -> Iterator[Term]:
+    """Elements per rank of each parameter, its gradient and its optimizer state, each as the scheme stores it.
+
+    One term per role and per boundary stage that reads the parameter.
+    """
+    layouts = Layouts(scheme)
     for name, tensor in graph.parameters():
         users = [n for n in graph.nodes if Value(name) in n.operands]
         looped = any(isinstance(n.op, Repeat) for n in users)
-        for stage in sorted({n.stage for n in users}, key=str) if not looped else [None]:
-            yield Term(name, copies * elements(tensor, PAPER), "parameters", stage, looped)
+        for role, values in state_roles(copies).items():
+            stored_as = resplit(tensor, layouts.splits(tensor.names, f"the {role.value} {name!r}", role))
+            for stage in sorted({n.stage for n in users}, key=str) if not looped else [None]:
+                yield Term(name, values * elements(stored_as, PAPER), "state", stage, looped, role)
 
 
 def saved_terms(graph: Graph, model: CostModel) -> Iterator[Term]:
-    """Elements per rank of each forward value that the backward phase reads."""
+    """Elements per rank of each forward value that the backward phase reads; a gathered parameter may be one."""
     seen: set[Stored] = set()
     for value in saved_values(graph):
         storage = stored(graph, value)
@@ -38,7 +98,13 @@ def saved_terms(graph: Graph, model: CostModel) -> Iterator[Term]:
             loop, inner = storage
             where = f"{loop}/{inner.node}[{inner.index}]" if loop else f"{inner.node}[{inner.index}]"
             stage = None if loop else _stage_of(graph, value)
-            yield Term(where, elements(graph.type(value), model), "saved", stage, bool(loop))
+            tensor = graph.type(value)
+            yield Term(where, elements(tensor, model), "saved", stage, bool(loop), tensor.role)
+
+
+def in_bytes(term: Term, widths: Widths) -> Term:
+    """The term of so many elements as one of bytes."""
+    return replace(term, amount=widths.of(group_of(term)) * term.amount)
 
 
 #: (name of the loop that stacks the value, or "", and the value that owns the memory)

@@ -25,7 +25,7 @@ class RecordError(ValueError):
 def report(cells: Sequence[Cell]) -> dict[str, Any]:
     summary = {v: sum(c.verdict == v for c in cells) for v in VERDICTS}
     return {
-        "cells": [_safe(c.json()) for c in cells],
+        "cells": [safe(c.json()) for c in cells],
         "schema": SCHEMA,
         "paper": PAPER,
         "conventions": CONVENTIONS,
@@ -33,12 +33,12 @@ def report(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
-def _safe(value: Any) -> Any:
+def safe(value: Any) -> Any:
     """Integers that a JSON reader may round become strings."""
     if isinstance(value, dict):
-        return {k: _safe(v) for k, v in value.items()}
+        return {k: safe(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_safe(v) for v in value]
+        return [safe(v) for v in value]
     return str(value) if isinstance(value, int) and abs(value) > EXACT_IN_JSON else value
 
 

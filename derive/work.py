@@ -9,19 +9,21 @@ from derive.costs.model import CostModel
 from derive.costs.rule import cost
 from derive.forms import Form
 from derive.interchange import from_sympy
+from graphs.axes import Role
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
 
 
 @dataclass(frozen=True)
 class Term:
-    """What one occurrence contributes to a measure on one rank."""
+    """What one occurrence contributes to a measure on one rank; ``role`` is that of a value held in memory."""
 
     where: str
     amount: Form
     phase: str
     stage: str | None
     in_loop: bool
+    role: Role | None = None
 
 
 def work_terms(graph: Graph, model: CostModel) -> Iterator[Term]:

@@ -77,12 +77,17 @@ Restriction = Causal | TopK
 
 
 class Role(Enum):
-    """What a tensor is in the computation; index data is never differentiated and moves at no cost."""
+    """What a tensor is in the computation; index data is never differentiated and moves at no cost.
+
+    A mask is one of dropout, a statistic one of a norm: their elements may be narrower or wider than activations.
+    """
 
     INPUT = "input"
     INDEX = "index"
     PARAMETER = "parameter"
     ACTIVATION = "activation"
+    MASK = "mask"
+    STATISTIC = "statistic"
     GRADIENT = "gradient"
     PARAMETER_GRADIENT = "parameter gradient"
     OPTIMIZER = "optimizer state"

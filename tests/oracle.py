@@ -21,6 +21,7 @@ from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import OneHot
 from graphs.ops.dispatch import Dispatch
+from graphs.ops.dropout import Dropout
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
@@ -186,6 +187,13 @@ def _masked_exp(s: Scalars, op: MaskedExp, x: Entries) -> Entries:
     return Entries(x.names, x.shape, {i: s.operate(v) for i, v in x.at.items()})
 
 
+def _dropout(s: Scalars, op: Dropout, x: Entries, seed: Entries) -> list[Entries]:
+    """Times the mask, which is drawn at no cost, and times the factor."""
+    mask = {i: s.free() for i in x.at}
+    kept = {i: s.operate(s.operate(v, mask[i])) for i, v in x.at.items()}
+    return [Entries(x.names, x.shape, kept), Entries(x.names, x.shape, mask)]
+
+
 def _reduction(s: Scalars, op: Reduction, x: Entries) -> Entries:
     return _fold(s, x, tuple(n for n in x.names if n not in op.over), s.tree)
 
@@ -291,7 +299,8 @@ def _route(s: Scalars, op: Route, x: Entries) -> Entries:
     return Entries(x.names, x.shape, out)
 
 
-WRITERS: dict[type, Callable[..., Entries]] = {
+WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
+    Dropout: _dropout,
     Contraction: _contraction,
     Pointwise: _pointwise,
     MaskedExp: _masked_exp,
@@ -332,7 +341,8 @@ def _write(s: Scalars, graph: Graph, known: dict[Value, Entries]) -> dict[Value,
         if isinstance(node.op, Repeat):
             results = _repeat(s, node.op, operands)
         else:
-            results = [WRITERS[type(node.op)](s, node.op, *operands)]
+            written = WRITERS[type(node.op)](s, node.op, *operands)
+            results = written if isinstance(written, list) else [written]
         known.update({Value(node.name, i): r for i, r in enumerate(results)})
     return known
 

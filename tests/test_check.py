@@ -13,7 +13,7 @@ from derive.asymptotics.problem import Domain
 from derive.check import Cell, check, check_all
 from derive.claims import Book, ClaimError, load
 from derive.forms import Max, symbol
-from derive.report import _safe as as_json
+from derive.report import safe as as_json
 from derive.verdict import HOLDS, judge
 from graphs.errors import GraphError
 

@@ -130,9 +130,9 @@ def test_the_committed_output_is_what_the_code_writes(tmp_path: Path) -> None:
 
 def test_large_integers_are_strings_in_json() -> None:
     assert report([])["cells"] == []
-    from derive.report import _safe
+    from derive.report import safe
 
-    assert _safe({"n": 2**53 + 1, "m": [2**53]}) == {"n": str(2**53 + 1), "m": [2**53]}
+    assert safe({"n": 2**53 + 1, "m": [2**53]}) == {"n": str(2**53 + 1), "m": [2**53]}
 
 
 @pytest.mark.parametrize("command", ["", *cli.main.commands])

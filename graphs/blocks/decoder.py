@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from graphs.axes import Role
 from graphs.blocks import attention as attention_block
 from graphs.blocks import dispatched, feedforward, mixture
+from graphs.blocks.dropout import NONE, SEED, dropped
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -32,24 +34,34 @@ def block_parameters(ffn: FeedForward) -> dict[str, str]:
     return {"gain_1": "c", **attention_block.PARAMETERS, "gain_2": "c", **dict(ffn.parameters)}
 
 
-def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE) -> Graph:
-    """x[b,s,c] and one block's parameters -> x[b,s,c]."""
+def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NONE) -> Graph:
+    """x[b,s,c] and one block's parameters -> x[b,s,c].
+
+    With a rate of ``dropout`` attention probabilities and the results of both sublayers are dropped at random, as in
+    Megatron-LM, from masks that a further input, the block's seed, decides.
+    """
     build = Builder("decoder_block")
     x = build.input("x", sizes.tensor("b s c"))
     for name, axes in block_parameters(ffn).items():
         build.input(name, sizes.tensor(axes, Role.PARAMETER))
+    if dropout:
+        build.input(SEED, sizes.tensor("", Role.INDEX))
     n1 = build.add(LayerNorm("c"), x, Value("gain_1"), name="norm_1")[0]
-    (x,) = build.add(Pointwise("add"), x, attention_block.attention(build, n1, sizes), name="residual_1")
+    a = dropped(build, attention_block.attention(build, n1, sizes, dropout), dropout, "attention.dropout")
+    (x,) = build.add(Pointwise("add"), x, a, name="residual_1")
     n2 = build.add(LayerNorm("c"), x, Value("gain_2"), name="norm_2")[0]
-    (x,) = build.add(Pointwise("add"), x, ffn.build(build, n2, sizes), name="residual_2")
+    f = dropped(build, ffn.build(build, n2, sizes), dropout, "ffn.dropout")
+    (x,) = build.add(Pointwise("add"), x, f, name="residual_2")
     build.output("x", x)
     return build.graph()
 
 
-def decoder(build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE) -> Value:
-    """L decoder blocks as one loop; declares the stacked parameters."""
-    body = decoder_block(sizes, ffn)
+def decoder(build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NONE) -> Value:
+    """L decoder blocks as one loop; declares the stacked parameters and, for dropout, a seed for each layer."""
+    body = decoder_block(sizes, ffn, dropout)
     parameters = block_parameters(ffn)
     stacked = [build.input(n, sizes.tensor(f"layer {axes}", Role.PARAMETER)) for n, axes in parameters.items()]
+    if dropout:
+        stacked.append(build.input(SEED, sizes.tensor("layer", Role.INDEX)))
     loop = Repeat(body, sizes.axes()["layer"], carried=1, stacked=len(stacked))
     return build.add(loop, x, *stacked, name="blocks")[0]

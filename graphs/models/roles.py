@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import sympy
 
 from graphs.axes import Role
 from graphs.blocks.decoder import DENSE, FeedForward, decoder
+from graphs.blocks.dropout import NONE
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
@@ -60,13 +62,18 @@ VALUE = ModelRole("value", value_head)
 ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE)}
 
 
-def forward(sizes: Sizes, role: ModelRole = POLICY, ffn: FeedForward = DENSE, loss: bool = False) -> Graph:
-    """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets."""
+def forward(
+    sizes: Sizes, role: ModelRole = POLICY, ffn: FeedForward = DENSE, loss: bool = False, dropout: Fraction = NONE
+) -> Graph:
+    """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets.
+
+    ``dropout`` is the rate in the blocks; the embedding is not dropped.
+    """
     build = Builder(role.name)
     ids = build.input("ids", sizes.tensor("b s", Role.INDEX))
     table = build.input("W_e", sizes.tensor("v c", Role.PARAMETER))
     (x,) = build.add(Lookup("v"), table, ids, name="embedding")
-    x = decoder(build, x, sizes, ffn)
+    x = decoder(build, x, sizes, ffn, dropout)
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
     out = role.head(build, x, sizes)

@@ -36,7 +36,7 @@ class LayerNorm(Op):
             raise GraphError(
                 f"norm over {self.axis!r} needs a gain over that axis alone, not ({', '.join(gain.names)})"
             )
-        stat = x.without(self.axis).with_role(Role.ACTIVATION)
+        stat = x.without(self.axis).with_role(Role.STATISTIC)
         return (x.with_role(Role.ACTIVATION), stat, stat)
 
     def run(self, arrays: Sequence[Array], types: Sequence[Tensor], place: Place) -> tuple[Array, ...]:
@@ -53,14 +53,16 @@ class LayerNorm(Op):
         mean = self._mean(build, x, share)
         (centred,) = build.add(Pointwise("subtract"), x, mean, name="norm.centre")
         (square,) = build.add(Pointwise("square"), centred, name="norm.square")
-        (rstd,) = build.add(Pointwise("rsqrt"), self._mean(build, square, share), name="norm.rsqrt")
+        (rstd,) = build.add(
+            Pointwise("rsqrt"), self._mean(build, square, share), name="norm.rsqrt", role=Role.STATISTIC
+        )
         (unit,) = build.add(Pointwise("multiply"), centred, rstd, name="norm.scale")
         (y,) = build.add(Pointwise("multiply"), unit, gain, name="norm.gain")
         return (y, mean, rstd)
 
     def _mean(self, build: Builder, x: Value, share: sympy.Expr) -> Value:
         (total,) = build.add(Reduction("sum", (self.axis,)), x, name="norm.sum")
-        return build.add(Pointwise("scale", share), total, name="norm.mean")[0]
+        return build.add(Pointwise("scale", share), total, name="norm.mean", role=Role.STATISTIC)[0]
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         dy = cotangents[0]

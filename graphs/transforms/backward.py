@@ -1,8 +1,8 @@
 """Reverse mode: a forward graph with a scalar loss becomes a training graph.
 
 Each op's vector-Jacobian rule says what the backward pass computes and, by what it asks the tape for, which forward
-values must be kept.  A loop's backward is a loop over the reversed body.  Under ``layer_boundary`` recomputation a
-loop keeps only its carried values and the backward body computes the rest again.
+values must be kept.  A loop's backward is a loop over the reversed body.  Under recomputation the backward body
+computes the values inside of some regions again, from what flows into them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sympy
 
 from graphs.axes import Role, Tensor
 from graphs.errors import GraphError
-from graphs.ir import Builder, Graph, Node, Op, Value
+from graphs.ir import ATTENTION, REGIONS, Builder, Graph, Node, Op, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.pointwise import ONE, Pointwise
@@ -25,10 +25,16 @@ from graphs.ops.repeat import Repeat
 
 
 class Recompute(Enum):
-    """What a training step keeps: everything the backward pass reads, or the inputs of loop iterations."""
+    """What a training step computes again instead of keeping it: nothing, the attention region, or whole layers."""
 
     NONE = "none"
+    SELECTIVE = "selective"
     LAYER_BOUNDARY = "layer_boundary"
+
+    @property
+    def regions(self) -> tuple[str | None, ...]:
+        """The regions of a loop body that are computed again (None: what lies in no region)."""
+        return {"none": (), "selective": (ATTENTION,), "layer_boundary": (None, *REGIONS)}[self.value]
 
 
 @dataclass
@@ -37,19 +43,19 @@ class Tape:
 
     build: Builder
     source: Graph
-    fetch: Callable[[Value], Value]
+    fetch: Callable[[Value, Node], Value]
     loops: Mapping[str, LoopBackward]
 
     def operand_type(self, node: Node, index: int) -> Tensor:
         return self.source.type(node.operands[index])
 
     def operand(self, node: Node, index: int) -> Value:
-        """The forward operand; asking for it makes it a saved value."""
-        return self.fetch(node.operands[index])
+        """The forward operand; asking for it makes it a saved value, or one that is computed again."""
+        return self.fetch(node.operands[index], node)
 
     def output(self, node: Node, index: int) -> Value:
-        """The forward result; asking for it makes it a saved value."""
-        return self.fetch(Value(node.name, index))
+        """The forward result; asking for it makes it a saved value, or one that is computed again."""
+        return self.fetch(Value(node.name, index), node)
 
     def apply(self, op: Op, *values: Value, role: Role = Role.GRADIENT, name: str | None = None) -> Value:
         return self.build.add(op, *values, role=role, name=f"{name or op.kind}'")[0]
@@ -114,7 +120,7 @@ def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.
     for node in graph.nodes:
         build.append(loops[node.name].extended(node) if node.name in loops else node)
     build.phase = "backward"
-    tape = Tape(build, graph, lambda value: value, loops)
+    tape = Tape(build, graph, lambda value, _reader: value, loops)
     cotangents = {graph.outputs[loss]: tape.apply(Constant(1.0), name="seed")}
     sweep(tape, graph.nodes, cotangents)
     for name, value in graph.outputs.items():
@@ -161,8 +167,8 @@ class LoopBackward:
             raise GraphError(f"{node.name}: the loss must depend on every carried value and on no stacked one")
         names = list(self.forward.body.inputs)
         kept = [Value(node.name, len(node.types) + i) for i in range(len(self.saved))]
-        stacked = [tape.fetch(node.operands[names.index(n)]) for n in self.stacked_inputs]
-        shared = [tape.fetch(node.operands[names.index(n)]) for n in self.shared_inputs]
+        stacked = [tape.operand(node, names.index(n)) for n in self.stacked_inputs]
+        shared = [tape.operand(node, names.index(n)) for n in self.shared_inputs]
         given = [c for c in cotangents[:carried] if c is not None]
         op = Repeat(self.body, self.forward.axis, carried, len(stacked) + len(kept), not self.forward.reverse)
         results = tape.build.add(op, *given, *stacked, *kept, *shared, name=f"{node.name}'")
@@ -206,10 +212,14 @@ def _order_inputs(build: Builder, order: list[str]) -> None:
 
 
 class _BodyReader:
-    """Gives a backward body the forward values it asks for: as loop inputs, as saved values, or computed again."""
+    """Gives a backward body the forward values it asks for: as loop inputs, as saved values, or computed again.
+
+    A value is computed again where the occurrence that made it and the one that reads it both lie in regions that are.
+    So what flows into such a region, and what the rest reads of it, is saved.
+    """
 
     def __init__(self, build: Builder, body: Graph, stacked: set[str], shared: set[str], recompute: Recompute) -> None:
-        self.build, self.body, self.recompute = build, body, recompute
+        self.build, self.body, self.again = build, body, recompute.regions
         self.is_stacked, self.is_shared = stacked, shared
         self.stacked: list[str] = []
         self.shared: list[str] = []
@@ -217,12 +227,12 @@ class _BodyReader:
         self.saved_names: list[str] = []
         self.known: dict[Value, Value] = {}
 
-    def fetch(self, value: Value) -> Value:
+    def fetch(self, value: Value, reader: Node) -> Value:
         if value not in self.known:
-            self.known[value] = self._obtain(value)
+            self.known[value] = self._obtain(value, reader)
         return self.known[value]
 
-    def _obtain(self, value: Value) -> Value:
+    def _obtain(self, value: Value, reader: Node) -> Value:
         tensor = self.body.type(value)
         if value.node in self.is_stacked:
             self.stacked.append(value.node)
@@ -230,27 +240,32 @@ class _BodyReader:
         if value.node in self.is_shared:
             self.shared.append(value.node)
             return self.build.input(value.node, tensor)
-        if self.recompute is Recompute.LAYER_BOUNDARY and value.node in self.body.by_name:
-            return self._again(self.body.by_name[value.node], value)
+        producer = self.body.by_name.get(value.node)
+        if producer is not None and {producer.region, reader.region} <= set(self.again):
+            return self._again(producer, value)
         self.saved.append(value)
         name = f"saved:{value.node}[{value.index}]"
         self.saved_names.append(name)
         return self.build.input(name, tensor)
 
     def _again(self, node: Node, value: Value) -> Value:
-        operands = tuple(self.fetch(v) for v in node.operands)
+        operands = tuple(self.fetch(v, node) for v in node.operands)
         if node.name not in {n.name for n in self.build.nodes}:
             self.build.append(replace(node, operands=operands, phase="recompute"))
         return value
 
 
 def saved_values(graph: Graph) -> list[Value]:
-    """Values of the forward phase that the backward phase of a training graph reads, but no parameters and indices."""
+    """Values of the forward phase that later phases of a training graph read, but no parameters and no indices.
+
+    A parameter that the forward phase gathered and that is read as gathered is such a value.
+    """
     forward = {n.name for n in graph.nodes if n.phase == "forward"} | set(graph.inputs)
+    parameters = {Value(name) for name, _ in graph.parameters()}
     out: dict[Value, None] = {}
     for node in graph.nodes:
         if node.phase != "forward":
             for v in node.operands:
-                if v.node in forward and graph.type(v).role not in (Role.PARAMETER, Role.INDEX):
+                if v.node in forward and v not in parameters and graph.type(v).role is not Role.INDEX:
                     out[v] = None
     return list(out)

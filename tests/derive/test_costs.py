@@ -25,6 +25,7 @@ from graphs.models.roles import ROLES, forward
 from graphs.ops.collective import Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
+from graphs.ops.dropout import Dropout
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -126,6 +127,7 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),
+    "dropout of causal pairs": single(Dropout(Fraction(1, 3), "x"), tensor("s t", CAUSAL), tensor("", role=Role.INDEX)),
     "scatter, all ids equal": single(Scatter(tensor("v c").axes), tensor("b s c"), tensor("b s", role=Role.INDEX)),
 }
 

@@ -117,7 +117,7 @@ def derived(role: str, ffn: str, phase: str, model: str) -> Max:
 
 
 @pytest.mark.parametrize("model", COST_MODELS)
-@pytest.mark.parametrize("phase", ["forward", "none", "layer_boundary"])
+@pytest.mark.parametrize("phase", ["forward", "none", "selective", "layer_boundary"])
 @pytest.mark.parametrize("ffn", FFNS)
 @settings(max_examples=5)
 @given(sizes=model_sizes(largest=64), data=st.data())

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from derive.costs.model import FULL, PAPER, CostModel
 from derive.forms import Form, symbol, total
-from derive.memory import ADAM_COPIES, parameter_terms, saved_terms
+from derive.memory import ADAM_COPIES, saved_terms, state_terms
 from derive.work import work_terms
 from graphs.blocks.decoder import EXPERTS
 from graphs.ir import Graph
 from graphs.models.roles import ROLES, forward
+from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.backward import Recompute, training
 from tests.derive.test_depth import FFNS, Unrolled, graph_of
 from tests.strategies import arrays_for, model_sizes, recipes
 
 SIZES = Sizes.canonical()
+NO_SCHEME = schemes()["None"]
 B, m, L, d, h, d_ff, V = (symbol(n) for n in ("B", "m", "L", "d", "h", "d_ff", "V"))
 E, E_a, d_e = (symbol(n) for n in ("E", "E_a", "d_e"))
 
@@ -87,7 +89,7 @@ def test_a_loop_costs_its_body_times_its_iterations_and_every_part_is_named_once
 
 
 @pytest.mark.parametrize("model", ["paper", "full"])
-@pytest.mark.parametrize("phase", ["forward", "none", "layer_boundary"])
+@pytest.mark.parametrize("phase", ["forward", "none", "selective", "layer_boundary"])
 @pytest.mark.parametrize("ffn", FFNS)
 @settings(max_examples=4)
 @given(sizes=model_sizes(largest=64))
@@ -140,8 +142,8 @@ def test_an_expert_layer_keeps_activations_of_active_experts_alone() -> None:
 def test_parameters_are_the_layers_the_tied_embedding_and_the_norms(ffn: str, feed_forward: Form) -> None:
     graph = forward(SIZES, ffn=FFNS[ffn])
     parameters = L * (4 * d**2 + feed_forward + 2 * d) + V * d + d
-    assert total(t.amount for t in parameter_terms(graph, 1)) == parameters
-    assert total(t.amount for t in parameter_terms(graph)) == ADAM_COPIES * parameters
+    assert total(t.amount for t in state_terms(graph, NO_SCHEME, 1)) == parameters
+    assert total(t.amount for t in state_terms(graph, NO_SCHEME)) == ADAM_COPIES * parameters
 
 
 @pytest.mark.parametrize("ffn", FFNS)
@@ -150,4 +152,4 @@ def test_parameter_elements_are_those_of_the_arrays_that_a_run_needs(ffn: str) -
     graph = forward(SIZES, ffn=FFNS[ffn])
     arrays = arrays_for(graph, sizes)
     held = sum(arrays[name].size for name, _ in graph.parameters())
-    assert total(t.amount for t in parameter_terms(graph, 1)).evaluate(sizes) == held
+    assert total(t.amount for t in state_terms(graph, NO_SCHEME, 1)).evaluate(sizes) == held

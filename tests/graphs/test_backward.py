@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import sympy
@@ -17,6 +19,7 @@ from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.dispatch import Dispatch
+from graphs.ops.dropout import Dropout
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -133,6 +136,7 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "dispatch": (Dispatch("e"), (P("s c"), Tensor(P("s e").axes, Role.INPUT, (TopK("e", ("s",), size("E")),)))),
     "softmax": (Softmax("c"), (P("s c"),)),
     "norm": (LayerNorm("c"), (P("s c"), P("c"))),
+    "dropout": (Dropout(Fraction(1, 3), "x"), (P("s c"), index(""))),
     "cross-entropy": (CrossEntropy("v"), (P("s v"), index("s"))),
     "masked exponential": (MaskedExp(), (P("s c"),)),
     "add": (Pointwise("add"), (P("s c"), P("c"))),

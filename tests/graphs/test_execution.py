@@ -21,6 +21,7 @@ from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.dispatch import Dispatch
+from graphs.ops.dropout import Dropout
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
@@ -194,8 +195,8 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
 }
-#: kinds that run in other ways: in a mesh, as a loop, or as parts of an unrolled loop
-ELSEWHERE = {Collective, Repeat, Stack, Pointwise}
+#: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, or at random (tests/memory)
+ELSEWHERE = {Collective, Dropout, Repeat, Stack, Pointwise}
 
 
 @pytest.mark.parametrize("name", RUNS)

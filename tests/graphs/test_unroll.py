@@ -31,7 +31,7 @@ def graphs(ffn: str, kind: str) -> Graph:
     return base if kind == "forward" else training(base, recompute=Recompute(kind))
 
 
-KINDS = ["forward", "none", "layer_boundary"]
+KINDS = ["forward", "none", "selective", "layer_boundary"]
 
 
 @pytest.mark.parametrize("ffn", FFNS)

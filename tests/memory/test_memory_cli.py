@@ -1,0 +1,126 @@
+"""The commands memory and published: what they print, as text and as JSON, and one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from derive import cli, published
+from graphs.models.roles import ROLES
+from graphs.transforms.backward import Recompute
+
+SIZES = {"B": 2, "m": 8, "d": 16, "h": 4, "d_ff": 64, "L": 3, "V": 8}
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(cli.main, [*words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def at(**more: int) -> list[str]:
+    return [w for name, value in (SIZES | more).items() for w in ("--set", f"{name}={value}")]
+
+
+def data_of(*words: str) -> dict[str, Any]:
+    code, out, err = run("memory", *words, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_bytes_of_a_layer_at_given_sizes() -> None:
+    data = data_of("--scheme", "sequence", "--dropout", "--bytes", *at(P_t=4))
+    layer = data["per_layer"]
+    assert layer["activations"]["value"] + layer["masks"]["value"] == 2816
+    assert layer["statistics"] == {"amount": "16*B*m/P_t", "value": 64}
+    assert data["unit"] == "bytes"
+    assert data["widths"]["masks"] == 1
+    assert sum(t["value"] for t in data["terms"]) == data["totals"]["total"]["value"]
+    assert data["sizes"] == dict(sorted((SIZES | {"P_t": 4}).items()))
+
+
+def test_elements_without_sizes_are_forms() -> None:
+    data = data_of()
+    assert (data["unit"], data["widths"], data["values_per_parameter"]) == ("elements", None, 4)
+    assert data["per_layer"]["activations"] == {"amount": "B*m*(8*d + 2*d_ff + m*h)"}
+    assert data["totals"]["optimizer"]["amount"] == "L*(8*d**2 + 4*d*d_ff + 4*d) + 2*V*d + 2*d"
+
+
+def test_widths_are_the_users_choice() -> None:
+    narrow, wide = data_of("--bytes"), data_of("--width", "gradients=4")
+    assert narrow["values_per_parameter"] == wide["values_per_parameter"] == 5
+    assert narrow["totals"]["weights"] == narrow["totals"]["gradients"] == wide["totals"]["weights"]
+    assert wide["totals"]["gradients"]["amount"] == "L*(16*d**2 + 8*d*d_ff + 8*d) + 4*V*d + 4*d"
+
+
+def test_selective_recomputation_keeps_nothing_that_grows_with_the_square_of_the_positions() -> None:
+    assert "m*h" in data_of("--dropout")["per_layer"]["total"]["amount"]
+    assert "m*h" not in data_of("--dropout", "--recompute", "selective")["per_layer"]["total"]["amount"]
+
+
+def test_big_numbers_become_strings() -> None:
+    sizes = [w for name in SIZES for w in ("--set", f"{name}={2**20}")]
+    assert isinstance(data_of(*sizes)["totals"]["total"]["value"], str)
+
+
+def test_text_lists_totals_one_layer_and_every_term() -> None:
+    code, out, _ = run("memory", "--scheme", "3d", "--dropout", "--bytes", *at(P_d=2, P_p=3, P_t=4))
+    assert code == 0
+    assert out.startswith("bytes on a rank: policy with dropout, scheme 3d, recompute none\n")
+    assert "\n  bytes of an element: weights 2, gradients 2, optimizer 4, " in out
+    for line in ("  in all", "  saved by one layer", "  made of"):
+        assert f"\n{line}\n" in out
+    assert "blocks/probabilities.dropout[1]" in out
+    assert "(last stage)" in out
+    assert out == run("memory", "--scheme", "3d", "--dropout", "--bytes", *at(P_d=2, P_p=3, P_t=4))[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--scheme", "sideways"], "no scheme is called 'sideways'; choose one of "),
+        (["--set", "Q=1"], "no size is called 'Q'"),
+        (["--set", "B=0.5"], "a size is a positive integer; write B=1"),
+        (["--set", "B"], "a size is a positive integer; write B=1"),
+        (["--set", "B=0"], "a size is a positive integer; write B=1"),
+        (["--set", "B=1", "--set", "B=2"], "B has a value already; give it once"),
+        (["--set", "B=1"], "no value for "),
+        (["--width", "feelings=2"], "nothing kept is called 'feelings'; use one of weights, gradients"),
+        (["--width", "masks=half"], "a width is a whole number of bytes; write masks=4"),
+        (["--width", "masks=0"], "an element of masks cannot take 0 bytes; give it at least one"),
+        (["--scheme", "tensor", *at(P_t=3)], "entries on a rank; change the sizes"),
+        (at(h=5), "axis 'k' has d/h = 16/5 entries on a rank; change the sizes"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_two(words: list[str], says: str) -> None:
+    code, out, err = run("memory", *words)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
+    assert tuple(r.value.replace("_", "-") for r in Recompute) == cli.RECOMPUTE
+    assert {name.partition("-")[0] for name in cli.MODELS} == set(ROLES) - {"reference"}
+
+
+def test_published_prints_every_form_with_its_residual() -> None:
+    code, out, err = run("published")
+    assert (code, err) == (0, "")
+    assert out.count("  residual  ") == len(published.FORMS)
+    code, as_json, _ = run("published", "--json")
+    rows = json.loads(as_json)["published"]
+    assert [r["name"] for r in rows] == [f.name for f in published.FORMS]
+    assert {r["unexplained"] for r in rows} == {"0"}
+
+
+def test_a_published_form_that_is_not_explained_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    wrong = replace(published.FORMS[0], form="B*m*d*34")
+    monkeypatch.setattr(published.compared, "__defaults__", ((wrong,),))
+    code, out, _ = run("published")
+    assert code == 1
+    assert "beyond it 5*B*m**2*h" in out
