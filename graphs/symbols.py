@@ -35,6 +35,8 @@ SIZES: dict[str, str] = {
     "P_t": "degree of tensor parallelism",
     "P_c": "degree of context parallelism",
     "P_e": "degree of expert parallelism",
+    "alpha": "time per message step",
+    "beta": "time per element sent",
 }
 MODELS = ("pi", "R", "V", "SH", "M")
 PER_MODEL = ("L", "d", "d_h", "d_ff", "h")
