@@ -99,12 +99,14 @@ def tables(plain: bool, out: Path | None, jobs: int) -> None:
     from derive.check import check_all
     from derive.data import output_folder
     from derive.files import write_atomically
+    from derive.render import communication
     from derive.render.tables import write_tables
     from derive.report import report, to_json
 
     folder = out or output_folder()
     cells = check_all(jobs=jobs)
-    for path in write_tables(cells, folder, plain=plain):
+    others = {communication.FILE: communication.communication_table()}
+    for path in write_tables(cells, folder, plain=plain, others=others):
         click.echo(path)
     verdicts = folder / "verdicts.json"
     write_atomically(verdicts, to_json(report(cells)))
@@ -158,6 +160,34 @@ def schemes(as_json: bool) -> None:
     for scheme in known().values():
         mapping = ", ".join(f"{e.axis} -> {e.mesh}" for e in scheme.entries) or "nothing is split"
         click.echo(f"{scheme.name.lower():<10} {mapping}\n{'':<10} {scheme.source}")
+
+
+@main.command()
+@click.option("--scheme", required=True, help="The parallelism scheme; `derive schemes` lists them.")
+@click.option(
+    "--model", type=click.Choice(("policy", "policy-experts", "value", "reward")), default="policy", show_default=True
+)
+@click.option("--algorithm", type=click.Choice(("ring", "tree", "central")), default="ring", show_default=True)
+@click.option("--bytes", "widths", multiple=True, metavar="[ROLE=]WIDTH", help="Count bytes, of tensors this wide.")
+@click.option("--set", "sizes", multiple=True, metavar="SIZE=NUMBER", help="Put a number in for a size.")
+@click.option("--depth", is_flag=True, help="Also the longest path in alpha and beta; slow for 5D without numbers.")
+@AS_JSON
+@one_sentence_errors
+def communication(
+    scheme: str, model: str, algorithm: str, widths: tuple[str, ...], sizes: tuple[str, ...], depth: bool, as_json: bool
+) -> None:
+    """What one training step exchanges: each collective and send, and totals per phase, per rank and global."""
+    from derive import communication_report as texts
+    from derive.communication import communication as exchanges
+    from derive.measure import Question
+    from derive.report import to_json
+
+    role, ffn = texts.model_of(model)
+    numbers = texts.sizes_given(sizes)
+    found = exchanges(Question(scheme=texts.scheme_named(scheme), role=role, ffn=ffn), algorithm).at(numbers)
+    longest = texts.depth_of(found, numbers) if depth else None
+    data = texts.communication_report(found, texts.widths_given(widths), longest)
+    click.echo(to_json({"model": model} | data) if as_json else texts.communication_text(data), nl=False)
 
 
 @main.command()

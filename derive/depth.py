@@ -59,6 +59,10 @@ class DepthRule:
         role = origin.types[0].role
         return not self.model.gemm_only or isinstance(origin.op, Contraction) or role is Role.PARAMETER_GRADIENT
 
+    def toll(self, loop: Repeat) -> Form:
+        """What the values that a loop carries pay on their way, once for all iterations together."""
+        return ZERO
+
     def trips(self, loop: Repeat) -> Form:
         return from_sympy(loop.axis.size if self.over_all_ranks else loop.axis.extent)
 
@@ -98,7 +102,7 @@ def _loop(node: Node, op: Repeat, at: Mapping[Value, Arrivals], rule: DepthRule)
     reach.append(arrivals(op.body, rule, {}))  # what the body makes of constants alone
     ends = op.body.outputs.values()
     inside = tuple({v: _inside(found.get(v, ()), node) for v in ends} for found in reach)
-    loop = Loop(node, op, tuple(starts), inside, rule.trips(op), rule.factors)
+    loop = Loop(node, op, tuple(starts), inside, rule.trips(op), rule.factors, rule.toll(op))
     ready = {Value(node.name, o): loop.ready(o) for o in range(len(op.body.outputs))}
     return {v: found for v, found in ready.items() if found}
 

@@ -4,7 +4,7 @@ Carried values may feed each other in one direction.  One that starts at c with 
 one that it feeds by b, with a chain e of its own, at c + b + (n-1) max(a, e).  A stacked output that reads the first
 by s is ready at c + (n-1) a + s.  Another input that arrives at t and enters the chain by p gives t + p + (n-1) a, and
 t + p + (n-2) a + s, which is a path for n >= 2 only.  Such a form is used where it is harmless for n = 1, else the loop
-is refused.
+is refused.  A toll, paid once on every way through carried values, is added to each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import networkx as nx
 
 from derive.dominance import Factors, below_any
 from derive.forms import Form
-from derive.maxplus import START, Arrival, Arrivals, Step, combine, join
+from derive.maxplus import ONE, START, ZERO, Arrival, Arrivals, Step, combine, join
 from graphs.errors import GraphError
 from graphs.ir import Node, Value
 from graphs.ops.repeat import Repeat
@@ -56,7 +56,10 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """When a loop's operands arrive, and how long from each input to each output of its body."""
+    """When a loop's operands arrive, and how long from each input to each output of its body.
+
+    ``toll``: what the carried values pay once, on their way from the first iteration to the last.
+    """
 
     node: Node
     op: Repeat
@@ -64,6 +67,7 @@ class Loop:
     reach: tuple[Mapping[Value, Arrivals], ...]
     n: Form
     factors: Factors
+    toll: Form = ZERO
 
     def ready(self, o: int) -> Arrivals:
         """When output ``o`` is ready after all iterations."""
@@ -123,7 +127,7 @@ class Loop:
         return {ends: [self._course(way) for way in found] for ends, found in ways.items()}
 
     def _course(self, way: Sequence[int]) -> Course:
-        once = START
+        once: Arrivals = (Arrival(self.toll, (Step(self.node.name, ONE, self.toll),)),) if self.toll else START
         for k, i in itertools.pairwise(way):
             once = combine(once, self._to(k, i), self.factors)
         return Course(once, join((a for k in way for a in self._to(k, k)), self.factors), len(way) - 1)

@@ -153,23 +153,24 @@ def _parts(pairs: Iterable[tuple[str, Form]]) -> tuple[tuple[str, Form], ...]:
 def training_depth(q: Question) -> Measured:
     """Longest path of forward and backward together."""
     graph = graph_of(q)
-    return _measured(depth(graph, _rule(q, graph)))
+    return longest(depth(graph, depth_rule(q, graph)))
 
 
 def forward_depth(q: Question) -> Measured:
     """Longest path of the forward pass alone."""
     graph = graph_of(q, backward=False)
-    return _measured(depth(graph, _rule(q, graph), ["out"]))
+    return longest(depth(graph, depth_rule(q, graph), ["out"]))
 
 
 def backward_depth(q: Question) -> Measured:
     """Longest path of the backward pass alone: everything that the forward pass computes is at hand at time zero."""
     graph = graph_of(q)
-    rule = _rule(q, graph)
-    return _measured(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
+    rule = depth_rule(q, graph)
+    return longest(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
 
 
-def _rule(q: Question, graph: Graph) -> DepthRule:
+def depth_rule(q: Question, graph: Graph) -> DepthRule:
+    """What the question charges to the depth of its graph."""
     outside = {id(n) for n in graph.nodes if not isinstance(n.op, Repeat)}
 
     def counted(_where: Graph, node: Node) -> bool:
@@ -178,7 +179,8 @@ def _rule(q: Question, graph: Graph) -> DepthRule:
     return DepthRule(q.model, q.factors, q.collectives, counted, q.over_all_ranks)
 
 
-def _measured(found: tuple[Arrival, ...]) -> Measured:
+def longest(found: tuple[Arrival, ...]) -> Measured:
+    """The maximum of the latest arrivals and what their paths are made of."""
     parts = (
         [(s.where, s.times * s.amount) for a in found for s in a.steps]
         if len(found) == 1

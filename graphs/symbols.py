@@ -38,6 +38,8 @@ SIZES: dict[str, str] = {
     "P_t": "degree of tensor parallelism",
     "P_c": "degree of context parallelism",
     "P_e": "degree of expert parallelism",
+    "alpha": "time per message step",
+    "beta": "time per element sent",
 }
 DEGREE = re.compile(r"P_[a-z][a-z0-9]{0,15}")
 MODELS = ("pi", "R", "V", "SH", "M")

@@ -16,6 +16,7 @@ MODEL_LATEX = {
     "pi": r"\pi_{\theta}", "ref": r"\pi_{\text{ref}}", "SH": r"\pi_{\text{SH}}",
     "R": r"R_{\varphi}", "V": r"V_{\psi}", "M": "M",
 }  # fmt: skip
+GREEK = ("alpha", "beta")
 COMMA = r",\allowbreak\ "
 
 
@@ -144,7 +145,7 @@ def symbol(name: str) -> str:
     """``d_ff_pi`` as the paper prints it; words in a subscript are upright."""
     head, *parts = name.split("_")
     if not parts:
-        return head
+        return rf"\{head}" if name in GREEK else head
     if len(parts) == 2 and parts[1] in MODELS:
         model = r"\pi" if parts[1] == "pi" else parts[1] if len(parts[1]) == 1 else rf"\text{{{parts[1]}}}"
         return rf"{head}_{{{model}\mathrm{{{parts[0]}}}}}"

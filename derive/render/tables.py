@@ -37,9 +37,15 @@ class Checked(Protocol):
 
 
 def render_tables(
-    cells: Sequence[Cell | Checked], *, plain: bool = False, forms: Forms | None = None
+    cells: Sequence[Cell | Checked],
+    *,
+    plain: bool = False,
+    forms: Forms | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """File name -> LaTeX for every table that has cells, and the document; `plain` leaves marks and notes out.
+
+    `others` are ready tables without cells (file name -> LaTeX); the document numbers them after the paper's.
 
     `forms` may hold the derived form of a cell (of its order, in the tables of orders) by id; otherwise the text form
     in the cell is read.
@@ -53,17 +59,24 @@ def render_tables(
         own = [c for c in data if c["table"] == table]
         if own:
             name = f"table_{table.lower()}.tex"
-            out[name] = _render(f"{name}.jinja", _context(table, own, plain, forms))
+            out[name] = render(f"{name}.jinja", _context(table, own, plain, forms))
     bodies = [(NUMERALS[name.removeprefix("table_").removesuffix(".tex")], text) for name, text in out.items()]
-    out[DOCUMENT] = _render("document.tex.jinja", {"bodies": bodies})
+    bodies += [(max(NUMERALS.values()) + 1, text) for text in (others or {}).values()]
+    out |= others or {}
+    out[DOCUMENT] = render("document.tex.jinja", {"bodies": bodies})
     return out
 
 
 def write_tables(
-    cells: Sequence[Cell | Checked], out: Path, *, plain: bool = False, forms: Forms | None = None
+    cells: Sequence[Cell | Checked],
+    out: Path,
+    *,
+    plain: bool = False,
+    forms: Forms | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Render everything first, then put each file in place whole."""
-    texts = render_tables(cells, plain=plain, forms=forms)
+    texts = render_tables(cells, plain=plain, forms=forms, others=others)
     for name, text in texts.items():
         write_atomically(out / name, text)
     return [out / name for name in texts]
@@ -129,5 +142,5 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _render(template: str, context: Mapping[str, Any]) -> str:
+def render(template: str, context: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(context)

@@ -1,0 +1,106 @@
+"""The table of exchanges: per scheme and phase, what the busiest rank sends, in how many messages, and the total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from derive import expr as ex
+from derive.communication import POSITIONS, Communication, Item, communication
+from derive.expr import Add, Div, Expr, Num, Sym
+from derive.forms import Form, split_content, symbol, total
+from derive.measure import Question
+from derive.render.printer import latex
+from derive.render.tables import render
+from derive.render.typeset import display
+from derive.units import ELEMENTS, MESSAGES, Quantity
+from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.errors import GraphError
+from graphs.schemes import Scheme, schemes
+
+FILE = "communication.tex"
+#: line of the table -> phases of the graph that it sums
+LINES = {"forward": ("forward",), "backward": ("recompute", "backward"), "optimizer step": ("update",)}
+ZERO, ONE = Form.constant(0), Form.constant(1)
+
+
+def communication_table() -> str:
+    """LaTeX of all schemes that exchange something; those of several mesh dimensions come in a float of their own."""
+    found = [(s, _measured(s)) for s in sorted(schemes().values(), key=lambda s: (len(s.meshes), s.name))]
+    groups = [[row(s, c) for s, c in found if c.items and (len(s.meshes) > 1) == several] for several in (False, True)]
+    return render(f"{FILE}.jinja", {"groups": [g for g in groups if g]})
+
+
+def _measured(scheme: Scheme) -> Communication:
+    """The canonical decoder with a policy head; with experts where the scheme cuts these."""
+    experts = any(entry.axis == "e" for entry in scheme.entries)
+    return communication(Question(scheme=scheme.name, ffn=EXPERTS if experts else DENSE))
+
+
+def row(scheme: Scheme, found: Communication) -> dict[str, Any]:
+    known = {phase for phases in LINES.values() for phase in phases}
+    if strange := sorted(set(found.phases) - known):
+        raise GraphError(f"phase {strange[0]!r} has no line in the table of exchanges; add it in {__name__}")
+    lines = [(name, found.during(*phases)) for name, phases in LINES.items()]
+    return {"name": scheme.name, "lines": [(name, *_cells(c)) for name, c in lines if c.items]}
+
+
+def _cells(found: Communication) -> list[str]:
+    volume, messages = busiest(found, lambda i: i.sent, ELEMENTS), busiest(found, lambda i: i.messages, MESSAGES)
+    return [f"${latex(e)}$" for e in (volume, messages, by_mesh(found.items, lambda i: i.total))]
+
+
+def busiest(found: Communication, of: Callable[[Item], Quantity], unit: str) -> Expr:
+    """Sum on the busiest rank: what all ranks send, and the largest of what only some stages do."""
+    shared = [i for i in found.items if i.positions == POSITIONS]
+    stages = found.busiest(of, unit)
+    if len(stages) == 1:
+        return by_mesh(found.at_stage(stages[0]).items, of)
+    bound = [[i for i in found.at_stage(stage).items if i.positions != POSITIONS] for stage in stages]
+    largest = ex.Max(tuple(by_mesh(own, of) for own in bound))
+    return ex.add(by_mesh(shared, of), largest) if shared else largest
+
+
+def by_mesh(items: Sequence[Item], of: Callable[[Item], Quantity]) -> Expr:
+    """The sum over the items, by mesh dimension P, with P - 1 taken out of those that it divides."""
+    groups: dict[tuple[str, bool], Form] = {}
+    for item in items:
+        form = _form(item, of)
+        key = (item.mesh, divided(form, item.mesh) is not None)
+        groups[key] = groups.get(key, ZERO) + form
+    return ex.add(*(_taken_out(form, mesh) if even else display(form) for (mesh, even), form in groups.items()))
+
+
+def _form(item: Item, of: Callable[[Item], Quantity]) -> Form:
+    (form,) = of(item).amount.members
+    return form
+
+
+def _taken_out(form: Form, mesh: str) -> Expr:
+    """c (P-1)/P or c (P-1) times the rest, with whole numbers c in front."""
+    rest = divided(form, mesh)
+    if not rest:
+        return display(form)
+    number, _ = split_content(rest)
+    ((_, c),) = number.terms.items()
+    rest = rest / c
+    less_one = Add((Sym(mesh), Num(Fraction(-1))))
+    head: Expr = less_one if c == 1 else ex.mul(Num(c), less_one)
+    if all(dict(m).get(mesh, 0) < 0 for m in rest.terms):
+        head, rest = Div(head, Sym(mesh)), rest * symbol(mesh)
+    return head if rest == ONE else ex.mul(head, display(rest))
+
+
+def divided(form: Form, mesh: str) -> Form | None:
+    """form / (P - 1), by Horner's rule in the degree P; None where that leaves a rest."""
+    parts: dict[int, Form] = {}
+    for monomial, c in form.terms.items():
+        power = dict(monomial).get(mesh, 0)
+        without = tuple((x, p) for x, p in monomial if x != mesh)
+        parts[power] = parts.get(power, ZERO) + Form({without: c})
+    carry, out = ZERO, []
+    for power in range(max(parts), min(parts), -1):
+        carry = carry + parts.get(power, ZERO)
+        out.append(carry * symbol(mesh) ** (power - 1))
+    return None if carry + parts[min(parts)] else total(out)
