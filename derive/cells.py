@@ -13,9 +13,10 @@ from functools import lru_cache
 from derive.forms import Form, Max, symbol
 from derive.ledger import under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
-from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
+from graphs.blocks.decoder import DENSE, EXPERTS, FEED_FORWARDS, FeedForward
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
+from graphs.schemes import declared
 from graphs.sizes import Sizes
 
 Measure = Callable[[Question], Measured]
@@ -32,10 +33,11 @@ class Instance:
 
 @dataclass(frozen=True)
 class Row:
-    """A printed row heading: the scheme and the feed-forward layer it speaks of."""
+    """A row heading: the scheme, the feed-forward layer it speaks of, and assumptions that the scheme declares."""
 
     scheme: str
     ffn: FeedForward = DENSE
+    assumes: tuple[str, ...] = ()
 
 
 ROWS = {
@@ -90,9 +92,26 @@ BUILDING_BLOCKS: dict[str, tuple[Instance, ...]] = {
 
 
 def cell_ids() -> list[str]:
-    """All supported cells in the order of the tables."""
-    grid = [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in ROWS for column in COLUMNS]
-    return [*BUILDING_BLOCKS, *grid]
+    """All cells of the paper's rows in the order of the tables."""
+    return [*BUILDING_BLOCKS, *row_ids(*ROWS)]
+
+
+def row_ids(*rows: str) -> list[str]:
+    """The cells of these rows of the tables of schemes."""
+    return [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in rows for column in COLUMNS]
+
+
+def heading_of(row: str) -> Row | None:
+    """The heading of a row of the paper, or of any other scheme: every scheme can have one."""
+    if row in ROWS or row not in declared():
+        return ROWS.get(row)
+    return Row(row, FEED_FORWARDS[declared()[row].ffn], declared()[row].assumes)
+
+
+def declared_for(cell: str) -> tuple[str, ...]:
+    """Assumptions that the scheme of the cell's row declares by itself."""
+    heading = heading_of(cell.split("/")[1]) if cell not in BUILDING_BLOCKS else None
+    return heading.assumes if heading else ()
 
 
 def instances(cell: str) -> tuple[Instance, ...]:
@@ -101,11 +120,11 @@ def instances(cell: str) -> tuple[Instance, ...]:
         return BUILDING_BLOCKS[cell]
     table, _, rest = cell.partition("/")
     row, _, column = rest.partition("/")
-    if table not in SCHEME_TABLES or row not in ROWS or column not in COLUMNS:
+    heading = heading_of(row)
+    if table not in SCHEME_TABLES or heading is None or column not in COLUMNS:
         near = difflib.get_close_matches(cell, cell_ids(), 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `derive check` lists those that are"
         raise GraphError(f"cell {cell!r} is not supported yet{hint}")
-    heading = ROWS[row]
     question = Question(scheme=heading.scheme, ffn=heading.ffn, over_all_ranks=SCHEME_TABLES[table])
     return (Instance(None, question, COLUMNS[column]),)
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-DIFFERS, BAD_INPUT = 1, 2
-F = TypeVar("F", bound=Callable[..., Any])
+from derive.options import AS_JSON, DIFFERS, JOBS, SCHEME_HELP, one_sentence_errors
+from derive.scheme_commands import check_scheme, own_row, schemes, simulate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -21,35 +17,10 @@ def main() -> None:
     """Derive work, depth and memory from operation graphs and compare them with printed formulas."""
 
 
-def one_sentence_errors(command: F) -> F:
-    """Bad input is one sentence on standard error and exit code 2; other errors stay what they are."""
+main.add_command(schemes)
+main.add_command(simulate)
 
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from derive.claims import ClaimError
-        from derive.parsing import ParseError
-        from derive.report import RecordError
-        from graphs.errors import GraphError
-
-        try:
-            return command(*args, **kwargs)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            click.echo(f"derive: {place}{error.strerror or error}", err=True)
-            sys.exit(BAD_INPUT)
-        except (GraphError, ClaimError, ParseError, RecordError) as error:
-            click.echo(f"derive: {' '.join(str(error).split())}", err=True)
-            sys.exit(BAD_INPUT)
-
-    return wrapped  # type: ignore[return-value]
-
-
-JOBS = click.option(
-    "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, help="Processes to use (default: all cores)."
-)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+FILE = click.Path(dir_okay=False, path_type=Path)
 TABLES = ("III", "V", "VI", "VII", "VIII")
 GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
 
@@ -57,15 +28,21 @@ GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value
 @main.command()
 @click.option("--table", type=click.Choice(TABLES), help="Only this table.")
 @click.option("--drop", multiple=True, metavar="ASSUMPTION", help="Derive without an assumption; may be repeated.")
+@click.option("--scheme", metavar="NAME|FILE", help=f"Only the row of this scheme. {SCHEME_HELP}")
+@click.option("--claims", multiple=True, type=FILE, help="With --scheme: a TOML file of claims about its row to judge.")
 @JOBS
 @AS_JSON
 @one_sentence_errors
-def check(table: str | None, drop: tuple[str, ...], jobs: int, as_json: bool) -> None:
+def check(
+    table: str | None, drop: tuple[str, ...], scheme: str | None, claims: tuple[Path, ...], jobs: int, as_json: bool
+) -> None:
     """Print the verdict of every cell and compare with the recorded ones.
 
-    Exit 0 when all are as recorded, 1 when one differs or is undecided, 2 on bad input.  With --drop nothing is
-    compared.
+    Exit 0 when all are as recorded, 1 when one differs or is undecided, 2 on bad input.  With --drop or --scheme
+    nothing is compared; with --claims exit 1 when one of them is refuted or undecided.
     """
+    if scheme or claims:
+        sys.exit(check_scheme(scheme, claims, drop, table, jobs=jobs, as_json=as_json))
     from derive.check import check_all
     from derive.data import verdicts_file
     from derive.report import differences, report, to_json
@@ -90,18 +67,21 @@ def check(table: str | None, drop: tuple[str, ...], jobs: int, as_json: bool) ->
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder to write to (default: tables/out)."
 )
+@click.option("--scheme", metavar="NAME|FILE", help=f"Add the row of this scheme; needs --out. {SCHEME_HELP}")
 @JOBS
 @one_sentence_errors
-def tables(plain: bool, out: Path | None, jobs: int) -> None:
+def tables(plain: bool, out: Path | None, scheme: str | None, jobs: int) -> None:
     """Derive and check every cell; write the LaTeX tables, tables.tex and verdicts.json."""
-    from derive.check import check_all
+    from derive.check import check_all, check_row
     from derive.data import output_folder
     from derive.files import write_atomically
     from derive.render.tables import write_tables
     from derive.report import report, to_json
 
+    row = own_row(scheme, out)
     folder = out or output_folder()
     cells = check_all(jobs=jobs)
+    cells += check_row(row, jobs=jobs) if row else []
     for path in write_tables(cells, folder, plain=plain):
         click.echo(path)
     verdicts = folder / "verdicts.json"
@@ -111,12 +91,17 @@ def tables(plain: bool, out: Path | None, jobs: int) -> None:
 
 @main.command()
 @click.argument("cell")
+@click.option("--scheme", metavar="FILE", help="The Python file of the scheme whose row the cell is in (executed).")
 @AS_JSON
 @one_sentence_errors
-def explain(cell: str, as_json: bool) -> None:
+def explain(cell: str, scheme: str | None, as_json: bool) -> None:
     """Show term by term what the cell CELL is made of, and why its verdict is what it is."""
     from derive.explain import explanation, to_text
     from derive.report import to_json
+    from graphs.gallery import tried
+
+    if scheme:
+        tried(scheme)
 
     data = explanation(cell)
     click.echo(to_json(data) if as_json else to_text(data), nl=False)
@@ -141,26 +126,6 @@ def record(jobs: int) -> None:
 @main.command()
 @AS_JSON
 @one_sentence_errors
-def schemes(as_json: bool) -> None:
-    """List the parallelism schemes and what each maps to the mesh."""
-    from derive.report import to_json
-    from graphs.schemes import schemes as known
-
-    if as_json:
-        listed = [
-            {"name": s.name.lower(), "mapping": {e.axis: e.mesh for e in s.entries}, "source": s.source}
-            for s in known().values()
-        ]
-        click.echo(to_json({"schemes": listed}), nl=False)
-        return
-    for scheme in known().values():
-        mapping = ", ".join(f"{e.axis} -> {e.mesh}" for e in scheme.entries) or "nothing is split"
-        click.echo(f"{scheme.name.lower():<10} {mapping}\n{'':<10} {scheme.source}")
-
-
-@main.command()
-@AS_JSON
-@one_sentence_errors
 def ledger(as_json: bool) -> None:
     """List the assumptions and show which cells rest on which."""
     from derive.explain import ledger_report, ledger_text
@@ -172,7 +137,7 @@ def ledger(as_json: bool) -> None:
 
 @main.command()
 @click.argument("graph", type=click.Choice(GRAPHS))
-@click.option("--scheme", default="none", help="Show one rank's graph under this scheme.")
+@click.option("--scheme", default="none", metavar="NAME|FILE", help=f"Show one rank's graph. {SCHEME_HELP}")
 @click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
 @one_sentence_errors
 def show(graph: str, scheme: str, dot: bool) -> None:
@@ -185,7 +150,7 @@ def show(graph: str, scheme: str, dot: bool) -> None:
 
 
 @main.command("verify-certificates")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @one_sentence_errors
 def verify_certificates(file: Path) -> None:
     """Check every certificate and witness in FILE with the small checker.
@@ -198,7 +163,7 @@ def verify_certificates(file: Path) -> None:
 
 
 @main.command("export-smt")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write the scripts to."
 )

@@ -96,7 +96,8 @@ def _gather(q: Question, terms: list[Term]) -> Measured:
     terms = [t for t in terms if t.in_loop or not q.blocks_only]
     dims = degrees(q.scheme)
     if q.over_all_ranks:
-        ranks = {t: _replicas(t, dims) for t in set(terms)}
+        pipeline = schemes()[q.scheme].pipeline
+        ranks = {t: _replicas(t, dims, pipeline) for t in set(terms)}
         return Measured(
             Max.of(total(ranks[t] * t.amount for t in terms)), _parts((t.where, ranks[t] * t.amount) for t in terms)
         )
@@ -110,16 +111,13 @@ def _gather(q: Question, terms: list[Term]) -> Measured:
     return Measured(Max.of(*kept), _parts((t.where, t.amount) for t in terms))
 
 
-def _replicas(term: Term, dims: tuple[str, ...]) -> Form:
+def _replicas(term: Term, dims: tuple[str, ...], pipeline: str | None) -> Form:
     """Ranks that do a term's work; what is bound to one pipeline stage is done by the ranks of that stage."""
     out = Form.constant(1)
     for mesh in dims:
-        if not (term.stage and mesh == PIPELINE):
+        if not (term.stage and mesh == pipeline):
             out = out * symbol(mesh)
     return out
-
-
-PIPELINE = "P_p"
 
 
 def _parts(pairs: Iterable[tuple[str, Form]]) -> tuple[tuple[str, Form], ...]:

@@ -25,6 +25,7 @@ class FeedForward:
 
 DENSE = FeedForward(tuple(feedforward.PARAMETERS.items()), feedforward.feedforward)
 EXPERTS = FeedForward(tuple(mixture.PARAMETERS.items()), mixture.mixture)
+FEED_FORWARDS = {"dense": DENSE, "experts": EXPERTS}
 
 
 def block_parameters(ffn: FeedForward) -> dict[str, str]:

@@ -12,3 +12,4 @@ SCHEME = Scheme(
     THREE_D.entries + CONTEXT.entries + EXPERT.entries,
     source="3D with context and expert parallelism; tokens are repeated over P_e",
 )
+FFN = "experts"

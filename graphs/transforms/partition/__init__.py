@@ -37,5 +37,4 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
 def _pipeline(graph: Graph, scheme: Scheme) -> str | None:
     """The mesh dimension whose ranks hold different layers."""
     loops = any(isinstance(n.op, Repeat) and n.op.axis.name == LAYER for n in graph.nodes)
-    meshes = [e.mesh for e in scheme.entries if e.axis == LAYER and not e.stored]
-    return meshes[0] if loops and meshes else None
+    return scheme.pipeline if loops else None
