@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from derive.forms import Form, Max, symbol
-from derive.ledger import under
+from derive.ledger import CONVENTIONS, under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
 from graphs.blocks.decoder import DENSE, EXPERTS, FEED_FORWARDS, FeedForward
 from graphs.errors import GraphError
@@ -111,7 +111,14 @@ def heading_of(row: str) -> Row | None:
 def declared_for(cell: str) -> tuple[str, ...]:
     """Assumptions that the scheme of the cell's row declares by itself."""
     heading = heading_of(cell.split("/")[1]) if cell not in BUILDING_BLOCKS else None
-    return heading.assumes if heading else ()
+    if heading is None:
+        return ()
+    for name in heading.assumes:
+        if name in CONVENTIONS and under(Question(scheme=heading.scheme), [name]).scheme != heading.scheme:
+            raise GraphError(
+                f"scheme {heading.scheme}: {name!r} puts another scheme in its place; map the axes instead"
+            )
+    return heading.assumes
 
 
 def instances(cell: str) -> tuple[Instance, ...]:

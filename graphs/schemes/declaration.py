@@ -13,8 +13,8 @@ from graphs.schemes.scheme import Scheme
 class Declaration:
     """A scheme, and what its row in Tables V-VIII speaks of.
 
-    ``ffn`` is the feed-forward layer of that row, ``assumes`` are ids of the ledger that hold for it besides those that
-    hold for every row (balanced-routing, balanced-causal-layout).  ``place`` is where it is declared, for messages.
+    ``ffn`` is the feed-forward layer of that row.  ``assumes`` are ids of the ledger that hold for it although they do
+    not hold for every row, such as balanced-routing.  ``place`` is where it is declared, for messages.
     """
 
     scheme: Scheme
@@ -31,7 +31,7 @@ def declaration_in(found: object, place: str) -> Declaration:
     if not isinstance(scheme, Scheme):
         raise GraphError(f"{place}: SCHEME is a {type(scheme).__name__}; make it a graphs.schemes.Scheme")
     ffn = getattr(found, "FFN", Declaration.ffn)
-    if ffn not in FEED_FORWARDS:
+    if not isinstance(ffn, str) or ffn not in FEED_FORWARDS:
         raise GraphError(f"{place}: FFN is {ffn!r}; use one of {', '.join(FEED_FORWARDS)}")
     assumes = getattr(found, "ASSUMES", ())
     if not isinstance(assumes, tuple) or not all(isinstance(name, str) for name in assumes):

@@ -200,18 +200,13 @@ def test_parameters_of_all_ranks_are_those_that_the_ranks_hold_array_by_array(sc
     machine, graph = Machine(sizes, mesh), partition(step("policy", FEED_FORWARDS[ffn]), scheme)
     parts = dict(memory(asked(scheme.name, ffn, True)).parts)
     for name, tensor in graph.parameters():
-        held = [math.prod(len(machine.positions(a, machine.at(r))) for a in tensor.axes) for r in machine.coordinates]
-        if scheme.pipeline and "layer" not in tensor.names:  # two stages have the table, one has the gain
-            held = [
-                n
-                for n, rank in zip(held, machine.coordinates, strict=True)
-                if stage(rank, scheme, machine) in ({0, mesh[scheme.pipeline] - 1} if name == "W_e" else {0})
-            ]
-        assert parts[name].evaluate({**sizes, **mesh}) == 4 * sum(held), name
-
-
-def stage(rank: tuple[int, ...], scheme: Scheme, machine: Machine) -> int:
-    return machine.at(rank)[str(scheme.pipeline)]
+        ranks = [machine.at(rank) for rank in machine.coordinates]
+        if scheme.pipeline and "layer" not in tensor.names:
+            last = mesh[scheme.pipeline] - 1
+            holders = {0, last} if name == "W_e" else {last}  # the first stage embeds, the last one has the head
+            ranks = [rank for rank in ranks if rank[scheme.pipeline] in holders]
+        held = sum(math.prod(len(machine.positions(a, rank)) for a in tensor.axes) for rank in ranks)
+        assert parts[name].evaluate({**sizes, **mesh}) == 4 * held, name
 
 
 # Every word of a declaration and every flag of a question matters.

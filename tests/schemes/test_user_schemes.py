@@ -228,9 +228,13 @@ def test_a_wrong_declaration_is_one_sentence_and_nothing_is_written(command, cas
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py"]
 
 
-def test_an_unknown_assumption_is_refused_by_name(tmp_path: Path) -> None:
-    body = scheme("M('b', 'P_d')") + "\nASSUMES = ('gravity',)"
-    refused(run("check", "--scheme", written(tmp_path, body)), "unknown assumption 'gravity'")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("gravity", "unknown assumption 'gravity'"), ("sequence-parallel", "puts another scheme in its place")],
+)
+def test_an_assumption_that_a_scheme_cannot_make_is_refused_by_name(name: str, says: str, tmp_path: Path) -> None:
+    body = scheme("M('b', 'P_d')") + f"\nASSUMES = ({name!r},)"
+    refused(run("check", "--scheme", written(tmp_path, body)), says)
 
 
 @pytest.mark.parametrize(
