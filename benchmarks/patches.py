@@ -58,7 +58,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
     ("derive/memory.py", 'causal="dense"', 'causal="half"'),
     ("derive/memory.py", "volume(tensor.axes, tensor.domain,", "volume(tensor.axes, (),"),
     ("derive/memory.py", "if not looped else [None]", "if False else [None]"),
-    ("derive/measure.py", "if not (term.stage and mesh == PIPELINE):", "if True:"),
+    ("derive/measure.py", "if not (term.stage and mesh == pipeline):", "if True:"),
     ("derive/measure.py", "if t.stage in (None, s))", "if True)"),
     # depth and collectives
     ("derive/depth.py", "if not self.collectives or op.action not in REDUCING", "if op.action not in REDUCING"),

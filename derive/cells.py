@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from derive.forms import Form, Max, symbol
-from derive.ledger import under
+from derive.ledger import CONVENTIONS, under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
-from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, FeedForward
+from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
+from graphs.schemes import declared
 from graphs.sizes import Sizes
 
 Measure = Callable[[Question], Measured]
@@ -30,24 +31,8 @@ class Instance:
     measure: Measure
 
 
-@dataclass(frozen=True)
-class Row:
-    """A printed row heading: the scheme and the feed-forward layer it speaks of."""
-
-    scheme: str
-    ffn: FeedForward = DENSE
-
-
-ROWS = {
-    "None": Row("None"),
-    "Data": Row("Data"),
-    "Pipeline": Row("Pipeline"),
-    "Tensor": Row("Tensor"),
-    "Context": Row("Context"),
-    "Expert": Row("Expert", EXPERTS),
-    "3D": Row("3D"),
-    "5D": Row("5D", DISPATCHED),
-}
+#: printed row headings; each is the name of a scheme, whose declaration says what the row speaks of
+ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert", "3D", "5D")
 COLUMNS: dict[str, Measure] = {"Work": work, "Depth": training_depth, "Memory": memory}
 #: table -> seen over all ranks
 SCHEME_TABLES = {"V": False, "VI": True, "VII": False, "VIII": True}
@@ -91,9 +76,25 @@ BUILDING_BLOCKS: dict[str, tuple[Instance, ...]] = {
 
 
 def cell_ids() -> list[str]:
-    """All supported cells in the order of the tables."""
-    grid = [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in ROWS for column in COLUMNS]
-    return [*BUILDING_BLOCKS, *grid]
+    """All cells of the paper's rows in the order of the tables."""
+    return [*BUILDING_BLOCKS, *row_ids(*ROWS)]
+
+
+def row_ids(*rows: str) -> list[str]:
+    """The cells of these rows of the tables of schemes."""
+    return [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in rows for column in COLUMNS]
+
+
+def declared_for(cell: str) -> tuple[str, ...]:
+    """Assumptions that the scheme of the cell's row declares by itself."""
+    one = declared().get(cell.split("/")[1]) if cell not in BUILDING_BLOCKS else None
+    if one is None:
+        return ()
+    name = one.scheme.name
+    for assumption in one.assumes:
+        if assumption in CONVENTIONS and under(Question(scheme=name), [assumption]).scheme != name:
+            raise GraphError(f"scheme {name}: {assumption!r} puts another scheme in its place; map the axes instead")
+    return one.assumes
 
 
 def instances(cell: str) -> tuple[Instance, ...]:
@@ -102,12 +103,12 @@ def instances(cell: str) -> tuple[Instance, ...]:
         return BUILDING_BLOCKS[cell]
     table, _, rest = cell.partition("/")
     row, _, column = rest.partition("/")
-    if table not in SCHEME_TABLES or row not in ROWS or column not in COLUMNS:
+    heading = declared().get(row)
+    if table not in SCHEME_TABLES or heading is None or column not in COLUMNS:
         near = difflib.get_close_matches(cell, cell_ids(), 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `derive check` lists those that are"
         raise GraphError(f"cell {cell!r} is not supported yet{hint}")
-    heading = ROWS[row]
-    question = Question(scheme=heading.scheme, ffn=heading.ffn, over_all_ranks=SCHEME_TABLES[table])
+    question = Question(scheme=row, ffn=FEED_FORWARDS[heading.ffn], over_all_ranks=SCHEME_TABLES[table])
     return (Instance(None, question, COLUMNS[column]),)
 
 

@@ -21,6 +21,7 @@ from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, st
 from derive.reduce import order_argument
 from derive.render.typeset import display, with_sequence
 from derive.verdict import HOLDS, rest
+from graphs.errors import GraphError
 
 #: tables that write the context length as S + T
 SEQUENCE_TABLES = ("III",)
@@ -78,9 +79,27 @@ def check_all(
     dropped: Iterable[str] = (), table: str | None = None, book: Book | None = None, jobs: int = 1
 ) -> list[Cell]:
     """Every supported cell, in the order of the tables; the result does not depend on ``jobs``, the processes used."""
-    wanted = [c for c in cells.cell_ids() if table in (None, c.split("/")[0])]
-    if strange := sorted((book or load()).claims.keys() - set(cells.cell_ids())):
+    _claims_are_of_cells(book or load(), cells.cell_ids())
+    return check_cells([c for c in cells.cell_ids() if table in (None, c.split("/")[0])], dropped, book, jobs)
+
+
+def check_row(
+    row: str, dropped: Iterable[str] = (), table: str | None = None, book: Book | None = None, jobs: int = 1
+) -> list[Cell]:
+    """The cells of one scheme's row in Tables V-VIII; the scheme need not have a row in the paper."""
+    if table not in (None, *SCHEME_TABLES):
+        raise GraphError(f"table {table} has no rows of schemes; choose one of {', '.join(SCHEME_TABLES)}")
+    _claims_are_of_cells(book or load(), [*cells.cell_ids(), *cells.row_ids(row)])
+    return check_cells([c for c in cells.row_ids(row) if table in (None, c.split("/")[0])], dropped, book, jobs)
+
+
+def _claims_are_of_cells(book: Book, known: Iterable[str]) -> None:
+    if strange := sorted(book.claims.keys() - set(known)):
         raise ClaimError(f"{strange[0]}: a claim about a cell that derive/cells.py does not know; add it there")
+
+
+def check_cells(wanted: list[str], dropped: Iterable[str], book: Book | None, jobs: int) -> list[Cell]:
+    """These cells in this order, by so many processes; the processes know the schemes that are loaded by now."""
     dropped = tuple(dropped)
     if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [check(c, dropped, book) for c in wanted]
@@ -103,7 +122,7 @@ def check(cell: str, dropped: Iterable[str] = (), book: Book | None = None) -> C
     dropped = tuple(sorted(set(dropped)))
     for name in dropped:
         book.assumption(name)
-    refuse_fixed(n for n in dropped if n in book.in_force(cell))
+    refuse_fixed(n for n in dropped if n in in_force(cell, book))
     if cell not in book.claims:
         return _not_printed(cell, cells.instances(cell)[0], _Force.of(cell, dropped, book).base)
     return _case(cell, dropped, book).cell()
@@ -114,6 +133,19 @@ def foundations(cell: str) -> dict[str, str]:
     case = _case(cell, (), load())
     names = case.decided.assumptions
     return {n: "built in" if n in FIXED else "load-bearing" if case.rests_on(n) else "idle" for n in sorted(names)}
+
+
+def in_force(cell: str, book: Book) -> dict[str, Scope]:
+    """Assumptions that cover the cell, and those that its scheme declares, with their origin.
+
+    What a scheme declares holds for the columns for which the ledger has it.
+    """
+    own = [book.assumption(name) for name in cells.declared_for(cell)]
+    if not own:
+        return book.in_force(cell)
+    table, _, column = cell.split("/")
+    here = [a for a in own if any(a.scope_for(f"{table}/{row}/{column}") for row in cells.ROWS)]
+    return {a.id: Scope("implied", "the scheme's own file", (cell,)) for a in here} | book.in_force(cell)
 
 
 def _case(cell: str, dropped: Sequence[str], book: Book) -> _Case:
@@ -129,7 +161,7 @@ class _Force:
 
     @staticmethod
     def of(cell: str, dropped: Sequence[str], book: Book) -> _Force:
-        scopes = {n: s for n, s in book.in_force(cell).items() if n not in dropped}
+        scopes = {n: s for n, s in in_force(cell, book).items() if n not in dropped}
         against = book.contradicted(cell)
         return _Force(scopes, tuple(n for n, other in against.items() if n in scopes and other not in dropped))
 

@@ -128,6 +128,19 @@ def load(folder: Path | None = None) -> Book:
     return book
 
 
+def with_claims(book: Book, file: Path, row: str) -> Book:
+    """The book with a user's claims about one row, in the format of the paper's files."""
+    mine = list(_claims(_read(file), file.name))
+    _refuse_duplicates((c.id for c in mine), "claim")
+    for claim in mine:
+        wanted = f"{claim.table}/{row}/{claim.column}"
+        if claim.id != wanted:
+            raise ClaimError(f"{file.name}, {claim.id}: not a cell of the row {row}; write {wanted}")
+        if claim.id in book.claims:
+            raise ClaimError(f"{file.name}, {claim.id}: this cell has a printed claim already; remove it")
+    return Book({**book.claims, **{c.id: c for c in mine}}, book.assumptions)
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 def _read(file: Path) -> dict[str, Any]:
     try:

@@ -17,11 +17,11 @@ from derive.costs.traffic import Traffic, handed_on, traffic_of
 from derive.dominance import below, below_any
 from derive.forms import Form, Max, symbol
 from derive.interchange import from_sympy
-from derive.measure import PIPELINE, Question, graph_of
+from derive.measure import STEP, Question, graph_of
 from derive.units import ELEMENTS, MESSAGES, STEPS, Quantity
 from graphs.axes import Role
 from graphs.errors import GraphError
-from graphs.ir import Graph, Node
+from graphs.ir import UPDATE, Graph, Node
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
 from graphs.schemes import schemes
@@ -30,6 +30,7 @@ from graphs.symbols import is_size
 
 #: stages of a pipeline; there are inner ones from three stages on
 POSITIONS = ("first", "inner", "last")
+ORDER = ("forward", "recompute", "backward", UPDATE)
 OTHER_END = {"first": "last", "last": "first"}
 ONE = Form.constant(1)
 
@@ -137,7 +138,8 @@ class Communication:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(item.phase for item in self.items))
+        """Those with exchanges, in the order of the step."""
+        return tuple(sorted({item.phase for item in self.items}, key=ORDER.index))
 
     def during(self, *phases: str) -> Communication:
         return replace(self, items=tuple(i for i in self.items if i.phase in phases))
@@ -171,7 +173,7 @@ class Communication:
         check_sizes(self.question, sizes, self.algorithm)
         kept = [i for i in self.items if sizes.get(i.mesh) != 1]
         values = {name: Form.constant(value) for name, value in sizes.items()}
-        degree = sizes.get(PIPELINE)
+        degree = sizes.get(schemes()[self.question.scheme].pipeline or "")
         if degree == 1:
             kept = [replace(i, positions=POSITIONS) for i in kept]
         stages = self.stages if degree is None or degree > 2 else tuple(OTHER_END)
@@ -206,5 +208,5 @@ def _check_division(axis: str, size: Fraction, degrees: Mapping[str, int]) -> No
 
 def communication(q: Question, algorithm: str = "ring") -> Communication:
     """Every exchange of one training step under the question's scheme."""
-    found = items(graph_of(q), schemes()[q.scheme].meshes, algorithm)
+    found = items(graph_of(q, STEP), schemes()[q.scheme].meshes, algorithm)
     return Communication(q, algorithm, tuple(i for i in found if i.in_loop or not q.blocks_only))

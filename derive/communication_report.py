@@ -12,40 +12,10 @@ from derive.forms import Max
 from derive.report import EXACT_IN_JSON
 from derive.units import BYTES, ELEMENTS, MESSAGES, STEPS, Quantity
 from graphs.axes import Role
-from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
 from graphs.errors import GraphError
-from graphs.models.roles import ROLES, ModelRole
-from graphs.schemes import schemes
 
-MODELS = ("policy", "policy-experts", "value", "reward")
 WHOLE_STEP = "step"
 Widths = Mapping[Role, int]
-
-
-def model_of(name: str) -> tuple[ModelRole, FeedForward]:
-    role, _, variant = name.partition("-")
-    return ROLES[role], EXPERTS if variant else DENSE
-
-
-def scheme_named(name: str) -> str:
-    """The scheme's own name from a lower-case one."""
-    known = {s.lower(): s for s in schemes()}
-    if name.lower() not in known:
-        raise GraphError(f"no scheme is called {name!r}; choose one of {', '.join(known)}")
-    return known[name.lower()]
-
-
-def sizes_given(words: Sequence[str]) -> dict[str, int]:
-    """``P_t=8`` -> {"P_t": 8}."""
-    out: dict[str, int] = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        if not value.isdecimal():
-            raise GraphError(f"--set {word}: write a size and a whole number, as in P_t=8")
-        if name in out:
-            raise GraphError(f"--set {word}: {name} is set twice; remove one")
-        out[name] = int(value)
-    return out
 
 
 def widths_given(words: Sequence[str]) -> dict[Role, int]:

@@ -15,22 +15,31 @@ from graphs.sizes import Sizes
 def factors_of(sizes: Sizes, scheme: Scheme) -> dict[str, Form]:
     """Size symbol -> product of free factors, from what the scheme splits and from d = h d_h.
 
-    A free factor is named after the size it is left of: ``h = P_t*h_1``, ``d = P_t*h_1*d_h``.
+    A free factor is named after the size it is left of: ``h = P_t*h_1``, ``d = P_t*h_1*d_h``.  What cuts the model
+    channel or a head's channel divides the width of a head: ``d = h*P_y*d_h_1``.
     """
-    extents = {name: from_sympy(axis.size) for name, axis in sizes.axes().items()}
-    split: dict[str, Form] = {}
-    for entry in scheme.entries:
-        extent = extents.get(entry.axis)
-        if extent is None or len(extent.terms) != 1:
-            continue
-        ((monomial, _),) = extent.terms.items()
-        if len(monomial) == 1 and isinstance(monomial[0][0], str):
-            name = monomial[0][0]
-            if symbol(entry.mesh).symbols <= split.get(name, Form.constant(1)).symbols:
-                continue
-            split[name] = split.get(name, Form.constant(1)) * symbol(entry.mesh)
-    out = {name: mesh * symbol(f"{name}_1") for name, mesh in split.items()}
-    heads, width = from_sympy(sizes.h), from_sympy(sizes.d)
-    (h,), (d,) = heads.symbols, width.symbols
-    out[d] = out.get(h, heads) * symbol(f"d_h{d.removeprefix('d')}")
+    axes = {**sizes.axes(), "t": sizes.axes()["s"].renamed("t")}
+    cut = {axis: _degrees(scheme, axis) for axis in axes}
+    split: dict[str, tuple[str, ...]] = {}
+    for name, axis in axes.items():
+        (size, *others) = sorted(from_sympy(axis.size).symbols)
+        if not others:  # the width of a head is no size of its own
+            split[size] = tuple(dict.fromkeys((*split.get(size, ()), *cut[name])))
+    (h,), (d,) = from_sympy(sizes.h).symbols, from_sympy(sizes.d).symbols
+    head = f"d_h{d.removeprefix('d')}"
+    channels = tuple(dict.fromkeys((*cut["k"], *(p for p in split.pop(d) if p not in split[h]))))
+    out = {name: _shared(name, by) for name, by in split.items() if by}
+    out[d] = out.get(h, symbol(h)) * (_shared(head, channels) if channels else symbol(head))
     return dict(sorted(out.items()))
+
+
+def _degrees(scheme: Scheme, axis: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(e.mesh for e in scheme.entries if e.axis == axis))
+
+
+def _shared(name: str, degrees: tuple[str, ...]) -> Form:
+    """``P*Q*name_1``: what is left of a size that the degrees divide."""
+    out = symbol(f"{name}_1")
+    for degree in degrees:
+        out = symbol(degree) * out
+    return out

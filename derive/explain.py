@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from derive import cells, expr
-from derive.check import check, foundations
+from derive.check import check, foundations, in_force
 from derive.claims import load
 from derive.render.typeset import display
 
@@ -16,7 +16,7 @@ def explanation(cell: str) -> dict[str, Any]:
     found = check(cell)
     book = load()
     parts = cells.derive(instances[0], found.assumptions).parts
-    scopes = book.in_force(cell)
+    scopes = in_force(cell, book)
     return {
         **{k: v for k, v in found.json().items() if k != "certificate"},
         "parts": [{"from": where, "contributes": expr.text(display(amount))} for where, amount in parts],

@@ -25,11 +25,16 @@ from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
+from graphs.transforms.accumulate import accumulate
 from graphs.transforms.backward import Recompute, training
 from graphs.transforms.expand import expand_macros
+from graphs.transforms.optimizer import with_optimizer
 from graphs.transforms.partition import partition
 
 ZERO = Form.constant(0)
+
+#: how much of a training step is asked about
+FORWARD, TRAINING, STEP = "forward", "training", "step"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Question:
 
     ``blocks_only`` leaves out what happens outside the loop over decoder blocks (parameters always count).
     ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.
-    ``dropout`` is the rate in the blocks; ``copies`` counts the values that a step keeps of a parameter: itself, its
+    ``dropout`` is the rate in the blocks; with ``micro_batches`` gradients are accumulated over n_mb batches of size B;
+    ``copies`` counts the values that a step keeps of a parameter: itself, its
     gradient and optimizer state.
     """
 
@@ -52,6 +58,7 @@ class Question:
     recompute: Recompute = Recompute.NONE
     copies: int = ADAM_COPIES
     dropout: Fraction = NONE
+    micro_batches: bool = False
     model: CostModel = PAPER
 
     @property
@@ -75,15 +82,19 @@ def _graph(
     scheme: str,
     recompute: Recompute,
     dropout: Fraction,
-    backward: bool,
+    micro_batches: bool,
+    part: str,
 ) -> Graph:
-    graph = forward(sizes, role, ffn, loss=backward, dropout=dropout)
-    return partition(training(graph, recompute=recompute) if backward else graph, schemes()[scheme])
+    graph = forward(sizes, role, ffn, loss=part != FORWARD, dropout=dropout)
+    if part != FORWARD:
+        graph = training(graph, recompute=recompute)
+        graph = accumulate(graph) if micro_batches else graph
+    return partition(with_optimizer(graph) if part == STEP else graph, schemes()[scheme])
 
 
-def graph_of(q: Question, backward: bool = True) -> Graph:
-    """The per-rank graph of the question: forward and backward, or forward alone."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, backward)
+def graph_of(q: Question, part: str = TRAINING) -> Graph:
+    """The per-rank graph of the question: forward alone, forward and backward, or these and the optimizer step."""
+    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, q.micro_batches, part)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 
@@ -95,7 +106,7 @@ def degrees(scheme: str) -> tuple[str, ...]:
 def work(q: Question, phases: Iterable[str] = ("forward", "recompute", "backward")) -> Measured:
     """FLOPs of the named phases."""
     wanted = set(phases)
-    graph = graph_of(q, backward=wanted != {"forward"})
+    graph = graph_of(q, FORWARD if wanted == {"forward"} else TRAINING)
     return gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
 
 
@@ -117,7 +128,8 @@ def gather(q: Question, terms: Iterable[Term]) -> Measured:
     terms = [t for t in terms if t.in_loop or not q.blocks_only]
     dims = degrees(q.scheme)
     if q.over_all_ranks:
-        ranks = {t: _replicas(t, dims) for t in set(terms)}
+        pipeline = schemes()[q.scheme].pipeline
+        ranks = {t: _replicas(t, dims, pipeline) for t in set(terms)}
         return Measured(
             Max.of(total(ranks[t] * t.amount for t in terms)), _parts((t.where, ranks[t] * t.amount) for t in terms)
         )
@@ -131,16 +143,13 @@ def gather(q: Question, terms: Iterable[Term]) -> Measured:
     return Measured(Max.of(*kept), _parts((t.where, t.amount) for t in terms))
 
 
-def _replicas(term: Term, dims: tuple[str, ...]) -> Form:
+def _replicas(term: Term, dims: tuple[str, ...], pipeline: str | None) -> Form:
     """Ranks that do a term's work; what is bound to one pipeline stage is done by the ranks of that stage."""
     out = Form.constant(1)
     for mesh in dims:
-        if not (term.stage and mesh == PIPELINE):
+        if not (term.stage and mesh == pipeline):
             out = out * symbol(mesh)
     return out
-
-
-PIPELINE = "P_p"
 
 
 def _parts(pairs: Iterable[tuple[str, Form]]) -> tuple[tuple[str, Form], ...]:
@@ -158,7 +167,7 @@ def training_depth(q: Question) -> Measured:
 
 def forward_depth(q: Question) -> Measured:
     """Longest path of the forward pass alone."""
-    graph = graph_of(q, backward=False)
+    graph = graph_of(q, FORWARD)
     return longest(depth(graph, depth_rule(q, graph), ["out"]))
 
 

@@ -7,29 +7,39 @@ from dataclasses import asdict, replace
 
 from derive.measure import Question
 from derive.memory import ADAM_COPIES, MIXED_COPIES, Widths
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import FEED_FORWARDS, FeedForward
 from graphs.blocks.dropout import NONE, USUAL
 from graphs.errors import GraphError
-from graphs.models.roles import ROLES
-from graphs.schemes import schemes
+from graphs.gallery import tried
+from graphs.models.roles import ROLES, ModelRole
 from graphs.symbols import is_size
 from graphs.transforms.backward import Recompute
 
 
-def question(
-    model: str, scheme: str, recompute: str, dropout: bool, copies: int | None, *, in_bytes: bool = False
+def model_of(name: str) -> tuple[ModelRole, FeedForward | None]:
+    """``policy``, ``policy-experts``, ...: a role, and a feed-forward layer where one is named."""
+    role, _, variant = name.partition("-")
+    layers = [layer for layer in FEED_FORWARDS if layer != "dense"]
+    if role not in ROLES or variant not in ("", *layers):
+        raise GraphError(
+            f"no model is called {name!r}; choose one of {', '.join(ROLES)}, alone or with -{' or -'.join(layers)}"
+        )
+    return ROLES[role], FEED_FORWARDS[variant] if variant else None
+
+
+def asked(model: str, scheme: str) -> Question:
+    """The question about a training step; the scheme says which feed-forward layer, unless the model does."""
+    one = tried(scheme)
+    role, layer = model_of(model)
+    return Question(role=role, ffn=layer or FEED_FORWARDS[one.ffn], scheme=one.scheme.name)
+
+
+def holding(
+    q: Question, recompute: str, *, dropout: bool = False, copies: int | None = None, in_bytes: bool = False
 ) -> Question:
-    """The question about a training step of ``policy``, ``policy-experts``, ...; in bytes with a master copy."""
-    known = {s.lower(): s for s in schemes()}
-    if scheme.lower() not in known:
-        raise GraphError(f"no scheme is called {scheme!r}; choose one of {', '.join(known)}")
-    role, _, variant = model.partition("-")
-    if role not in ROLES or variant not in ("", "experts"):
-        raise GraphError(f"no model is called {model!r}; choose one of {', '.join(ROLES)}, with or without -experts")
-    return Question(
-        role=ROLES[role],
-        ffn=EXPERTS if variant else DENSE,
-        scheme=known[scheme.lower()],
+    """The question with a policy for what is held; in bytes with a master copy."""
+    return replace(
+        q,
         recompute=Recompute(recompute.replace("-", "_")),
         copies=copies or (MIXED_COPIES if in_bytes else ADAM_COPIES),
         dropout=USUAL if dropout else NONE,

@@ -160,7 +160,8 @@ def bound(text: str) -> Bound:
 def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:
     """Free factors of the reading's scheme; a context has two tokens, a pipeline two stages."""
     q = under(instance.question, assumptions)
-    least = {"m": 2} | ({"P_p": 2} if "P_p" in schemes()[q.scheme].meshes else {})
+    pipeline = schemes()[q.scheme].pipeline
+    least = {"m": 2} | ({pipeline: 2} if pipeline else {})
     return Domain(narrowed(dict(q.factors), assumptions), least, TYPICAL)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graphs.blocks.decoder import DENSE, EXPERTS, decoder_block
+from graphs.blocks.decoder import DENSE, EXPERTS, FEED_FORWARDS, FeedForward, decoder_block
 from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.models.roles import POLICY, ROLES, forward
 from graphs.ops.repeat import Repeat
-from graphs.schemes import schemes
+from graphs.schemes import Declaration, find
 from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
@@ -16,26 +16,41 @@ NAMES = ("block", "block-experts", "policy", "policy-experts", "reward", "value"
 
 
 def example(name: str, scheme: str = "none") -> Graph:
-    """The graph called ``name``, on one rank of the scheme."""
+    """The graph called ``name``, on one rank of the scheme, which is named or is a user's file (`find`)."""
     if name not in NAMES:
         raise GraphError(f"no graph is called {name!r}; choose one of {', '.join(NAMES)}")
-    known = {s.name.lower(): s for s in schemes().values()}
-    if scheme.lower() not in known:
-        raise GraphError(f"no scheme is called {scheme!r}; choose one of {', '.join(known)}")
+    chosen = find(scheme).scheme
     sizes = Sizes.canonical()
     stem, _, variant = name.partition("-")
     ffn = EXPERTS if variant else DENSE
     if stem == "block":
         graph = decoder_block(sizes, ffn)
     elif stem == "training":
-        graph = training(forward(sizes, POLICY, ffn, loss=True))
+        graph = step(POLICY.name, ffn)
     else:
         graph = forward(sizes, ROLES[stem], ffn)
-    chosen = known[scheme.lower()]
     split = partition(graph, chosen)
     if chosen.entries and not _meshes(split):
         raise GraphError(f"scheme {scheme!r} splits nothing in the graph {name!r}; choose another of either")
     return split
+
+
+def step(role: str, ffn: FeedForward) -> Graph:
+    """A training step of the model in that role: forward and backward."""
+    return training(forward(Sizes.canonical(), ROLES[role], ffn, loss=True))
+
+
+def tried(word: str) -> Declaration:
+    """The scheme (`find`), after a trial on the training step that its row speaks of; GraphError where it fails."""
+    one = find(word)
+    split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn]), one.scheme)
+    used = {e.mesh for e in one.scheme.entries if not e.stored}
+    if idle := sorted(used - _meshes(split)):
+        raise GraphError(
+            f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another axis "
+            "to it, or declare FFN with the feed-forward layer that has the axis"
+        )
+    return one
 
 
 def _meshes(graph: Graph) -> set[str]:

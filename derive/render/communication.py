@@ -15,9 +15,9 @@ from derive.render.printer import latex
 from derive.render.tables import render
 from derive.render.typeset import display
 from derive.units import ELEMENTS, MESSAGES, Quantity
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
-from graphs.schemes import Scheme, schemes
+from graphs.schemes import Scheme, declared, schemes
 
 FILE = "communication.tex"
 #: line of the table -> phases of the graph that it sums
@@ -33,9 +33,8 @@ def communication_table() -> str:
 
 
 def _measured(scheme: Scheme) -> Communication:
-    """The canonical decoder with a policy head; with experts where the scheme cuts these."""
-    experts = any(entry.axis == "e" for entry in scheme.entries)
-    return communication(Question(scheme=scheme.name, ffn=EXPERTS if experts else DENSE))
+    """The canonical decoder with a policy head and the feed-forward layer that the scheme's row speaks of."""
+    return communication(Question(scheme=scheme.name, ffn=FEED_FORWARDS[declared()[scheme.name].ffn]))
 
 
 def row(scheme: Scheme, found: Communication) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from derive.expr import Div, Expr, Log, Pow
 from derive.forms import Form, Monomial
 from derive.forms import Log as LogAtom
 from derive.parsing import MAX_EXPONENT
-from derive.render.terms import DEGREES, ORDER, TOKENS, WIDTHS, Term, gcd, product, rank, stem
+from derive.render.terms import TOKENS, WIDTHS, Term, gcd, is_degree, product, rank, stem
 
 Argument: TypeAlias = tuple[Form, int]
 """An argument of a log with its integer exponent."""
 
-ARGUMENT_GROUPS = (DEGREES, ("V", "E", "E_a"), WIDTHS, ("h", "h_kv", "L"), TOKENS)
+ARGUMENT_GROUPS = (("V", "E", "E_a"), WIDTHS, ("h", "h_kv", "L"), TOKENS)
 WITH_TOKENS = frozenset({*TOKENS, "P_d", "P_c"})
 
 
@@ -82,10 +82,9 @@ def _argument_place(form: Form) -> tuple[object, ...]:
     if len(form.symbols) != 1 or form != Form.atom(min(form.symbols)):
         return (1 if form.symbols else -1, 0, (0, form.text))
     (name,) = form.symbols
-    base = stem(name)
-    place = ORDER.index(base) if base in ORDER else len(ORDER)
-    group = next((i for i, names in enumerate(ARGUMENT_GROUPS) if base in names), len(ARGUMENT_GROUPS))
-    return (0, group, (place, name))
+    groups = (i for i, names in enumerate(ARGUMENT_GROUPS, start=1) if stem(name) in names)
+    group = 0 if is_degree(name) else next(groups, len(ARGUMENT_GROUPS) + 1)
+    return (0, group, rank(name))
 
 
 def _power_of_logs(monomial: Monomial, coefficient: Fraction, show: Callable[[Form], Expr]) -> Expr:

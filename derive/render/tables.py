@@ -18,6 +18,7 @@ from derive.files import write_atomically
 from derive.forms import Form, Max
 from derive.render.cells import COLUMNS, Cell, block_symbol, formula, is_work, legend, mark, notes
 from derive.render.prose import escape
+from graphs.schemes import schemes
 
 TABLES = ("III", "V", "VI", "VII", "VIII")
 ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert", "3D", "5D")
@@ -105,12 +106,13 @@ def _shown(cell: Cell, plain: bool, form: Form | Max | None) -> str:
 
 
 def _grid(table: str, cells: Sequence[Cell], shown: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows in the paper's order; a row with a missing column is an error, not a gap."""
+    """Rows in the paper's order, then those of other schemes; a row with a missing column is an error, not a gap."""
     present = {str(c["row"]) for c in cells}
-    if strange := sorted(present - set(ROWS)):
+    known = dict.fromkeys((*ROWS, *schemes()))
+    if strange := sorted(present - set(known)):
         raise ValueError(f"table {table} has no row {strange[0]!r}")
     rows = []
-    for row in (r for r in ROWS if r in present):
+    for row in (r for r in known if r in present):
         ids = [f"{table}/{row}/{column}" for column in COLUMNS]
         if missing := [i for i in ids if i not in shown]:
             raise ValueError(f"cell {missing[0]} is missing: a row is printed whole or not at all")

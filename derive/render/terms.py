@@ -47,7 +47,12 @@ class Term:
     @property
     def degrees(self) -> tuple[tuple[str, int], ...]:
         """The part in degrees of parallelism."""
-        return tuple(sorted((s, p) for s, p in self.powers.items() if s in DEGREES))
+        return tuple(sorted((s, p) for s, p in self.powers.items() if is_degree(s)))
+
+
+def is_degree(name: str) -> bool:
+    """True for the paper's degrees and for those that schemes bring along."""
+    return name in DEGREES or name.startswith("P_")
 
 
 def stem(name: str) -> str:
@@ -61,7 +66,9 @@ def stem(name: str) -> str:
 def rank(name: str) -> tuple[int, str]:
     """Place of a size inside a product."""
     base = stem(name)
-    return (ORDER.index(base) if base in ORDER else len(ORDER), name)
+    if base in ORDER:
+        return ORDER.index(base), name
+    return (len(DEGREES) - 1 if is_degree(name) else len(ORDER)), name
 
 
 def gcd(values: Iterable[Fraction]) -> Fraction:

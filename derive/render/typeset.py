@@ -14,7 +14,7 @@ from derive import forms
 from derive.expr import Add, Expr, Sym
 from derive.forms import Form
 from derive.render.logs import log_terms
-from derive.render.terms import DEGREES, OUTER, TOKENS, WIDTHS, Term, gcd, product, rank, stem
+from derive.render.terms import OUTER, TOKENS, WIDTHS, Term, gcd, is_degree, product, rank, stem
 
 SEQUENCE = Add((Sym("S"), Sym("T")))
 
@@ -110,7 +110,7 @@ def _by_degree(terms: Sequence[Term]) -> list[Expr]:
 
 def _common(terms: Sequence[Term]) -> Term:
     """The greatest common factor of the coefficients, and of the degrees, tokens and layers."""
-    names = sorted({s for t in terms for s in t.powers if stem(s) in OUTER or s in DEGREES}, key=rank)
+    names = sorted({s for t in terms for s in t.powers if stem(s) in OUTER or is_degree(s)}, key=rank)
     powers = {}
     for name in names:
         present = [t.powers.get(name, 0) for t in terms]

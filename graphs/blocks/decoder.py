@@ -28,6 +28,7 @@ class FeedForward:
 DENSE = FeedForward(tuple(feedforward.PARAMETERS.items()), feedforward.feedforward)
 EXPERTS = FeedForward(tuple(mixture.PARAMETERS.items()), mixture.mixture)
 DISPATCHED = FeedForward(tuple(dispatched.PARAMETERS.items()), dispatched.dispatched)
+FEED_FORWARDS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 
 
 def block_parameters(ffn: FeedForward) -> dict[str, str]:

@@ -1,28 +1,127 @@
-"""Parallelism schemes, one file each; the files of this folder are discovered in sorted order."""
+"""Parallelism schemes: those of this folder, those of installed packages, and those of a user's own files.
+
+The files of this folder are discovered in sorted order.  An installed package declares a scheme by an entry point of
+the group ``rlm_workdepth.schemes``, which names a module or an object in one.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import pkgutil
+import sys
 from functools import lru_cache
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
 
 from graphs.errors import GraphError
+from graphs.schemes.declaration import Declaration, declaration_in
 from graphs.schemes.scheme import Mapping, Scheme
 
-__all__ = ["Mapping", "Scheme", "schemes"]
+__all__ = ["Declaration", "Mapping", "Scheme", "declared", "find", "load", "schemes"]
+
+GROUP = "rlm_workdepth.schemes"
+HELPERS = ("declaration", "scheme")
+
+#: schemes of files that `load` was given, by path
+_loaded: dict[Path, Declaration] = {}
 
 
 @lru_cache(maxsize=1)
-def _discovered() -> tuple[Scheme, ...]:
-    stems = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name != "scheme")
-    return tuple(import_module(f"{__name__}.{stem}").SCHEME for stem in stems)
+def _discovered() -> tuple[Declaration, ...]:
+    stems = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in HELPERS)
+    return tuple(declaration_in(import_module(f"{__name__}.{stem}"), f"{stem}.py") for stem in stems)
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[Declaration, ...]:
+    """The schemes of installed packages; a broken one is refused by name."""
+    return tuple(_entry(point) for point in sorted(metadata.entry_points(group=GROUP), key=lambda p: (p.name, p.value)))
+
+
+def _entry(point: metadata.EntryPoint) -> Declaration:
+    place = f"entry point {point.name} = {point.value} (group {GROUP})"
+    try:
+        found = point.load()
+    except (Exception, SystemExit) as error:
+        raise GraphError(f"{place}: {_said(error)}; mend or remove the package that declares it") from error
+    return declaration_in(found, place)
+
+
+def declared() -> dict[str, Declaration]:
+    """Every known scheme by name, with what its table row speaks of; two of one name are refused."""
+    out: dict[str, Declaration] = {}
+    for one in (*_discovered(), *_installed(), *_loaded.values()):
+        _refuse_clash(one, out)
+        out[one.scheme.name] = one
+    return out
 
 
 def schemes() -> dict[str, Scheme]:
-    """Every declared scheme by name; two of one name are refused."""
-    out: dict[str, Scheme] = {}
-    for scheme in _discovered():
-        if scheme.name in out:
-            raise GraphError(f"two scheme files declare the name {scheme.name!r}; rename one")
-        out[scheme.name] = scheme
-    return out
+    """Every known scheme by name."""
+    return {name: one.scheme for name, one in declared().items()}
+
+
+def find(word: str) -> Declaration:
+    """The scheme of that name, whatever its capitals, or the one of the Python file at that path (`load`)."""
+    by_name = {name.lower(): one for name, one in declared().items()}
+    if word.lower() in by_name:
+        return by_name[word.lower()]
+    if not word.endswith(".py"):
+        raise GraphError(
+            f"no scheme is called {word!r}; choose one of {', '.join(by_name)} or name a Python file that ends in .py"
+        )
+    return load(Path(word))
+
+
+def load(path: Path) -> Declaration:
+    """Execute the Python file at ``path`` and register the scheme that it declares.
+
+    The module declares ``SCHEME`` and may declare ``FFN`` and ``ASSUMES`` (see `Declaration`).  OSError where there is
+    no such file; GraphError where it does not declare a scheme, or one whose name is taken.
+    """
+    path = path.resolve(strict=True)
+    one = declaration_in(_executed(path), str(path))
+    _refuse_clash(one, {n: d for n, d in declared().items() if d != _loaded.get(path)})
+    if _loaded.setdefault(path, one) != one:
+        raise GraphError(f"{path}: the file has changed since it was loaded; start anew")
+    return _loaded[path]
+
+
+class _Source(SourceFileLoader):
+    """Reads a user's file and leaves no compiled copy beside it, which could be out of date the next time."""
+
+    def set_data(self, path: str, data: object, *, _mode: int = 0) -> None:
+        """Write nothing."""
+
+
+def _executed(path: Path) -> ModuleType:
+    name = f"user_scheme_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
+    if path.is_dir() or spec is None or spec.loader is None:
+        raise GraphError(f"{path}: not a file; name the Python file that declares the scheme")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise GraphError(f"{path}: {_said(error)}; mend the file") from error
+    return module
+
+
+def _said(error: BaseException) -> str:
+    """The error in one line, with the line of a syntax error."""
+    if isinstance(error, SyntaxError):
+        return f"not valid Python ({error.msg}, line {error.lineno})"
+    return f"cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
+
+
+def _refuse_clash(one: Declaration, known: dict[str, Declaration]) -> None:
+    """Names are told apart without regard to capitals, as the command line does."""
+    for name, other in known.items():
+        if name.lower() == one.scheme.name.lower():
+            raise GraphError(
+                f"{one.place}: a scheme is called {name!r} already (in {other.place}); rename one of the two"
+            )

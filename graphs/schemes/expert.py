@@ -5,3 +5,4 @@ from __future__ import annotations
 from graphs.schemes.scheme import Mapping, Scheme
 
 SCHEME = Scheme("Expert", (Mapping("e", "P_e"),), source="row Expert of Tables V-VIII")
+FFN = "experts"

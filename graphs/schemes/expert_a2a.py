@@ -12,3 +12,4 @@ SCHEME = Scheme(
     (Mapping("b", "P_e"), Mapping("e", "P_e", priority=1)),
     source="Lepikhin et al. 2020, GShard; with the dispatched layer the exchanges are all-to-all",
 )
+FFN = "dispatched"

@@ -13,3 +13,5 @@ SCHEME = Scheme(
     source="row 5D of Tables V-VIII: 3D, context and expert parallelism, with tokens owned over P_e as well",
     nesting=(("b", ("P_d", "P_e")),),
 )
+FFN = "experts"
+FFN = "dispatched"

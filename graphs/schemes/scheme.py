@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,6 +13,8 @@ from graphs.symbols import SIZES, register_degree
 
 LAYOUTS = ("contiguous", "zigzag")
 LAYER = "layer"
+#: a scheme's name is a part of cell ids and heads a row of tables
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 +.-]{0,38}[A-Za-z0-9+])?")
 
 #: where an entry is in force: everywhere, in loop bodies, in a region of them, or only for what is stored between uses
 STORED = (Role.PARAMETER, Role.PARAMETER_GRADIENT, Role.OPTIMIZER)
@@ -70,15 +73,20 @@ class Scheme:
     dimensions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, meaning in self.dimensions:
-            register_degree(name, meaning)
         for law in LAWS:
             law(self)
+        for name, meaning in self.dimensions:
+            register_degree(name, meaning)
 
     @property
     def meshes(self) -> tuple[str, ...]:
         """The mesh dimensions in use, in order of first mention."""
         return tuple(dict.fromkeys(e.mesh for e in self.entries))
+
+    @property
+    def pipeline(self) -> str | None:
+        """The mesh dimension whose ranks hold different layers."""
+        return next((e.mesh for e in self.entries if e.axis == LAYER and not e.stored), None)
 
     def order(self, axis: str) -> tuple[str, ...]:
         return dict(self.nesting).get(axis, ())
@@ -88,11 +96,28 @@ def _refuse(scheme: Scheme, sentence: str) -> None:
     raise GraphError(f"scheme {scheme.name}: {sentence}")
 
 
+def the_name_fits_a_table(scheme: Scheme) -> None:
+    if not NAME.fullmatch(str(scheme.name)):
+        raise GraphError(
+            f"a scheme cannot be called {scheme.name!r}; use up to 40 letters, digits, spaces, and the signs + - ."
+        )
+
+
+def entries_are_mappings(scheme: Scheme) -> None:
+    entries: object = scheme.entries  # whatever the annotation says: a user's file may hold anything
+    if not isinstance(entries, tuple) or not all(isinstance(e, Mapping) for e in entries):
+        _refuse(scheme, "its entries must be a tuple; write (Mapping(axis, mesh), ...)")
+    for entry in scheme.entries:
+        if type(entry.priority) is not int:
+            _refuse(scheme, f"axis {entry.axis!r} has priority {entry.priority!r}; give it a whole number")
+
+
 def words_are_known(scheme: Scheme) -> None:
     for policy, ways in (("gathered", GATHERED), ("accumulated", ACCUMULATED)):
         if getattr(scheme, policy) not in ways:
             _refuse(scheme, f"unknown policy {policy} = {getattr(scheme, policy)!r}; use one of {', '.join(ways)}")
-    meshes = tuple(sorted(name for name in SIZES if name.startswith("P_")))
+    own = {name for name, _ in scheme.dimensions}
+    meshes = tuple(sorted(own | {name for name in SIZES if name.startswith("P_")}))
     known = {"mesh": meshes, "layout": LAYOUTS, "where": PLACES}
     for entry in scheme.entries:
         for word, values in known.items():
@@ -130,6 +155,8 @@ def the_layer_axis_has_a_mesh_of_its_own(scheme: Scheme) -> None:
 
 
 LAWS = (
+    the_name_fits_a_table,
+    entries_are_mappings,
     words_are_known,
     no_entry_is_listed_twice,
     several_meshes_of_an_axis_are_nested,

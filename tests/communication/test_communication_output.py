@@ -15,8 +15,10 @@ from click.testing import CliRunner
 
 from derive import cli
 from derive.asymptotics.problem import as_max
+from derive.commands import costs
+from derive.commands.options import MODELS
 from derive.communication import Communication, communication
-from derive.communication_report import MODELS, communication_report, sizes_given, widths_given
+from derive.communication_report import communication_report, widths_given
 from derive.costs.traffic import ALGORITHMS
 from derive.data import output_folder
 from derive.forms import Form, Max, symbol
@@ -130,11 +132,9 @@ def data(*words: str):
 
 
 def test_the_choices_are_those_there_are() -> None:
-    options = {o.name: o.type for o in cli.communication.params}
-    for name, wanted in (("model", MODELS), ("algorithm", ALGORITHMS)):
-        found = options[name]
-        assert isinstance(found, click.Choice)
-        assert tuple(found.choices) == wanted
+    (found,) = (o.type for o in costs.communication.params if o.name == "algorithm")
+    assert isinstance(found, click.Choice)
+    assert tuple(found.choices) == ALGORITHMS
 
 
 def test_numbers_come_out_as_numbers_and_add_up() -> None:
@@ -217,10 +217,7 @@ def test_bad_input_is_one_sentence(words: list[str], message: str) -> None:
     assert message in err
 
 
-def test_words_become_sizes_and_widths() -> None:
-    assert sizes_given(["P_t=8", "m=2048"]) == {"P_t": 8, "m": 2048}
+def test_words_become_widths() -> None:
     widths = widths_given(["2", "parameter-gradient=4"])
     assert (widths[Role.PARAMETER_GRADIENT], widths[Role.ACTIVATION]) == (4, 2)
     assert widths_given([]) == {}
-    with pytest.raises(GraphError, match="whole number"):
-        sizes_given(["P_t=-1"])

@@ -15,7 +15,7 @@ from graphs.execute import Machine, run
 from graphs.ir import Graph
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
-from graphs.schemes import Mapping, Scheme, schemes
+from graphs.schemes import Declaration, Mapping, Scheme, schemes
 from graphs.schemes.scheme import GATHERED
 from graphs.sizes import Sizes
 from graphs.transforms.partition import partition
@@ -258,6 +258,7 @@ def test_a_degree_that_does_not_divide_is_named_with_its_axis() -> None:
 
 
 def test_two_scheme_files_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphs.schemes._discovered", lambda: (SCHEMES["Data"], SCHEMES["Data"]))
-    with pytest.raises(GraphError, match="two scheme files declare the name 'Data'"):
+    twice = tuple(Declaration(SCHEMES["Data"], place=place) for place in ("data.py", "other.py"))
+    monkeypatch.setattr("graphs.schemes._discovered", lambda: twice)
+    with pytest.raises(GraphError, match=r"other.py: a scheme is called 'Data' already \(in data.py\)"):
         schemes()

@@ -9,6 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from derive import cli, published
+from derive.commands.costs import RECOMPUTE
+from derive.commands.options import MODELS
+from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.models.roles import ROLES
 from graphs.transforms.backward import Recompute
 
@@ -102,8 +105,9 @@ def test_bad_input_is_one_sentence_and_exit_two(words: list[str], says: str) -> 
 
 
 def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
-    assert tuple(r.value.replace("_", "-") for r in Recompute) == cli.RECOMPUTE
-    assert {name.partition("-")[0] for name in cli.MODELS} == set(ROLES) - {"reference"}
+    assert tuple(r.value.replace("_", "-") for r in Recompute) == RECOMPUTE
+    assert {name.partition("-")[0] for name in MODELS} == set(ROLES) - {"reference"}
+    assert {name.partition("-")[2] or "dense" for name in MODELS} == set(FEED_FORWARDS)
 
 
 def test_published_prints_every_form_with_its_residual() -> None:

@@ -10,7 +10,7 @@ import pytest
 from derive.footprint import Footprint, footprint
 from derive.forms import Form, symbol, total
 from derive.memory import Widths
-from derive.options import question, widths_of
+from derive.options import asked, holding, widths_of
 from derive.published import FORMS, PARAMETER, Published, compare, compared, to_text
 from graphs.transforms.backward import Recompute
 
@@ -19,7 +19,7 @@ NAMED = {f.name: f for f in FORMS}
 
 
 def layer(scheme: str = "none", recompute: str = "none") -> Footprint:
-    return footprint(question("policy", scheme, recompute, dropout=True, copies=None, in_bytes=True), Widths())
+    return footprint(holding(asked("policy", scheme), recompute, dropout=True, in_bytes=True), Widths())
 
 
 def saved(scheme: str = "none", recompute: str = "none") -> Form:
@@ -121,7 +121,7 @@ def test_selective_recomputation_of_gpt_3_saves_seventy_percent() -> None:
 
 # -- state (ZeRO, Megatron) -------------------------------------------------------------------------------------------
 def state(scheme: str, gradients: int = 2) -> Form:
-    q = question("policy", scheme, "none", dropout=False, copies=None, in_bytes=True)
+    q = holding(asked("policy", scheme), "none", in_bytes=True)
     (form,) = (
         footprint(q, widths_of([f"gradients={gradients}"])).total("weights", "gradients", "optimizer").amount.members
     )

@@ -38,14 +38,13 @@ def partition(graph: Graph, scheme: Scheme) -> Graph:
 
 def _pipeline(graph: Graph, scheme: Scheme) -> str | None:
     """The mesh dimension whose ranks hold different layers."""
-    meshes = [e.mesh for e in scheme.entries if e.axis == LAYER and not e.stored]
     loops = [n for n in graph.nodes if isinstance(n.op, Repeat)]
-    for loop in loops if meshes else ():
+    for loop in loops if scheme.pipeline else ():
         if _has_layers(cast(Repeat, loop.op).body):
             raise GraphError(
                 f"scheme {scheme.name}: {loop.name} would run a pipeline once per iteration; leave its layers uncut"
             )
-    return meshes[0] if meshes and _has_layers(graph) else None
+    return scheme.pipeline if _has_layers(graph) else None
 
 
 def _has_layers(graph: Graph) -> bool:

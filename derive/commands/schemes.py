@@ -1,0 +1,134 @@
+"""Commands about parallelism schemes: list them, run one, check one's row of the tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
+
+MODELS = ("policy", "value", "reward")
+GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+
+
+@click.command()
+@click.option("--scheme", metavar="NAME|FILE", help=f"Only this one. {SCHEME_HELP}")
+@AS_JSON
+@one_sentence_errors
+def schemes(scheme: str | None, as_json: bool) -> None:
+    """List the parallelism schemes and what each maps to the mesh."""
+    from derive.report import to_json
+    from graphs.gallery import tried
+    from graphs.schemes import schemes as known
+
+    shown = [tried(scheme).scheme] if scheme else list(known().values())
+    if as_json:
+        listed = [
+            {"name": s.name.lower(), "mapping": _mapping(s.entries), "source": s.source, "mesh": list(s.meshes)}
+            for s in shown
+        ]
+        click.echo(to_json({"schemes": listed}), nl=False)
+        return
+    for s in shown:
+        mapping = ", ".join(f"{e.axis} -> {e.mesh}" for e in s.entries) or "nothing is split"
+        click.echo(f"{s.name.lower():<10} {mapping}\n{'':<10} {s.source}")
+
+
+def _mapping(entries: Sequence[object]) -> dict[str, str]:
+    """Axis -> mesh dimension, or several of them joined by commas."""
+    out: dict[str, str] = {}
+    for entry in entries:
+        axis, mesh = str(getattr(entry, "axis", "")), str(getattr(entry, "mesh", ""))
+        out[axis] = f"{out[axis]}, {mesh}" if axis in out else mesh
+    return out
+
+
+@click.command()
+@click.option("--scheme", required=True, metavar="NAME|FILE", help=SCHEME_HELP)
+@click.option("--degree", multiple=True, metavar="P_x=N", help="A degree of parallelism (default 2); may be repeated.")
+@SIZES
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], help="Which model is trained.")
+@click.option("--experts", is_flag=True, help="With a mixture of experts, also where the scheme speaks of none.")
+@AS_JSON
+@one_sentence_errors
+def simulate(
+    scheme: str, degree: tuple[str, ...], sizes: tuple[str, ...], model: str, experts: bool, as_json: bool
+) -> None:
+    """Run one training step sequentially and rank by rank with its collectives, and compare the results.
+
+    Sizes are small unless set, and such that the degrees divide them.  Inputs are random with a fixed seed.  Exit 0
+    when loss and all gradients agree, 1 when one does not, 2 on bad input.
+    """
+    from derive.options import parse_sizes
+    from derive.report import to_json
+    from derive.simulate import simulate as run
+    from derive.simulate import to_text
+    from graphs.gallery import tried
+
+    one = tried(scheme)
+    found = run(one.scheme, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
+    click.echo(to_json(found.json()) if as_json else to_text(found), nl=False)
+    sys.exit(0 if found.agrees else DIFFERS)
+
+
+@click.command()
+@click.argument("graph", type=click.Choice(GRAPHS))
+@click.option("--scheme", default="none", metavar="NAME|FILE", help=f"Show one rank's graph. {SCHEME_HELP}")
+@click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
+@one_sentence_errors
+def show(graph: str, scheme: str, dot: bool) -> None:
+    """List the operations of a graph, or print it as Graphviz DOT."""
+    from derive.render.dot import listing, to_dot
+    from graphs.gallery import example
+
+    found = example(graph, scheme)
+    click.echo(to_dot(found) if dot else listing(found), nl=False)
+
+
+def check_scheme(
+    scheme: str | None, claims: Sequence[Path], drop: Iterable[str], table: str | None, *, jobs: int, as_json: bool
+) -> int:
+    """Print the row of one scheme, as derived or, where there are claims, as judged; the exit code."""
+    from derive.check import check_row
+    from derive.claims import ClaimError, load, with_claims
+    from derive.report import report, to_json
+    from graphs.gallery import tried
+
+    if scheme is None:
+        raise ClaimError("--claims are about the row of a scheme; name it with --scheme")
+    row, book = tried(scheme).scheme.name, load()
+    for file in claims:
+        book = with_claims(book, file, row)
+    cells = check_row(row, drop, table, book, jobs)
+    if as_json:
+        click.echo(to_json(report(cells)), nl=False)
+    else:
+        width = max(len(cell.id) for cell in cells)
+        for cell in cells:
+            click.echo(f"{cell.id:<{width}} {cell.verdict:<12} {cell.derived_order or cell.derived}")
+            if cell.regime:
+                click.echo(f"{'':<{width}} if {cell.regime}")
+    failed = [c for c in cells if claims and c.verdict in ("REFUTED", "UNDECIDED")]
+    for cell in failed:
+        click.echo(f"{cell.id}: {cell.verdict.lower()}: {cell.detail}", err=True)
+    return DIFFERS if failed else 0
+
+
+def own_row(scheme: str | None, out: Path | None) -> str | None:
+    """The row that a scheme adds to the tables; none where the paper has it already."""
+    from derive.cells import ROWS
+    from graphs.errors import GraphError
+    from graphs.gallery import tried
+
+    if scheme is None:
+        return None
+    if out is None:
+        raise GraphError("tables/out holds the paper's rows; name another folder with --out")
+    name = tried(scheme).scheme.name
+    return None if name in ROWS else name
+
+
+COMMANDS = (schemes, simulate, show)

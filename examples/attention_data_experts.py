@@ -1,0 +1,19 @@
+"""Data-parallel attention and parallel experts on the same ranks.
+
+A rank has its share of the sequences, and all parameters but the experts, of which it has its own.  Before the experts
+the tokens of all ranks are gathered; every rank works on those that its experts serve, and the sums are scattered back.
+"""
+
+from __future__ import annotations
+
+from graphs.schemes import Mapping, Scheme
+
+SCHEME = Scheme(
+    "Attention data + experts",
+    (Mapping("b", "P_e"), Mapping("e", "P_e", priority=1)),
+    source="Lepikhin et al. 2020, GShard; DeepSeek-AI 2024, DeepSeek-V3 (data-parallel attention)",
+)
+#: its table row speaks of a mixture of experts
+FFN = "experts"
+#: assumptions of the ledger that it needs besides those of every row
+ASSUMES = ("balanced-routing", "experts-per-rank")

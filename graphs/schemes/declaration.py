@@ -1,0 +1,39 @@
+"""What a module says about a scheme, and the laws that a module must keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.errors import GraphError
+from graphs.schemes.scheme import Scheme
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A scheme, and what its row in Tables V-VIII speaks of.
+
+    ``ffn`` is the feed-forward layer of that row.  ``assumes`` are ids of the ledger that hold for it although they do
+    not hold for every row, such as balanced-routing.  ``place`` is where it is declared, for messages.
+    """
+
+    scheme: Scheme
+    ffn: str = "dense"
+    assumes: tuple[str, ...] = ()
+    place: str = ""
+
+
+def declaration_in(found: object, place: str) -> Declaration:
+    """The declaration of a module with a ``SCHEME``, or of a scheme by itself."""
+    scheme = found if isinstance(found, Scheme) else getattr(found, "SCHEME", None)
+    if scheme is None:
+        raise GraphError(f"{place}: declares no SCHEME; write SCHEME = Scheme(name, entries, source)")
+    if not isinstance(scheme, Scheme):
+        raise GraphError(f"{place}: SCHEME is a {type(scheme).__name__}; make it a graphs.schemes.Scheme")
+    ffn = getattr(found, "FFN", Declaration.ffn)
+    if not isinstance(ffn, str) or ffn not in FEED_FORWARDS:
+        raise GraphError(f"{place}: FFN is {ffn!r}; use one of {', '.join(FEED_FORWARDS)}")
+    assumes = getattr(found, "ASSUMES", ())
+    if not isinstance(assumes, tuple) or not all(isinstance(name, str) for name in assumes):
+        raise GraphError(f"{place}: ASSUMES is {assumes!r}; make it a tuple of ids that `derive ledger` lists")
+    return Declaration(scheme, ffn, assumes, place)
