@@ -139,7 +139,7 @@ class Communication:
     @property
     def phases(self) -> tuple[str, ...]:
         """Those with exchanges, in the order of the step."""
-        return tuple(sorted({item.phase for item in self.items}, key=ORDER.index))
+        return tuple(sorted({item.phase for item in self.items}, key=lambda p: ORDER.index(p) if p in ORDER else -1))
 
     def during(self, *phases: str) -> Communication:
         return replace(self, items=tuple(i for i in self.items if i.phase in phases))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -22,14 +22,26 @@ from graphs.schemes import Scheme, declared, schemes
 FILE = "communication.tex"
 #: line of the table -> phases of the graph that it sums
 LINES = {"forward": ("forward",), "backward": ("recompute", "backward"), "optimizer step": ("update",)}
+LINES_PER_PAGE = 14
 ZERO, ONE = Form.constant(0), Form.constant(1)
 
 
 def communication_table() -> str:
-    """LaTeX of all schemes that exchange something; those of several mesh dimensions come in a float of their own."""
-    found = [(s, _measured(s)) for s in sorted(schemes().values(), key=lambda s: (len(s.meshes), s.name))]
-    groups = [[row(s, c) for s, c in found if c.items and (len(s.meshes) > 1) == several] for several in (False, True)]
-    return render(f"{FILE}.jinja", {"groups": [g for g in groups if g]})
+    """LaTeX of all schemes that exchange something, by mesh dimension, on as many floats as it takes."""
+    known = sorted(schemes().values(), key=lambda s: (len(s.meshes), s.meshes, s.name))
+    rows = [row(s, found) for s, found in ((s, _measured(s)) for s in known) if found.items]
+    return render(f"{FILE}.jinja", {"groups": list(pages(rows))})
+
+
+def pages(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows in groups that each fit a page."""
+    page: list[dict[str, Any]] = []
+    for one in rows:
+        if sum(len(r["lines"]) for r in (*page, one)) > LINES_PER_PAGE:
+            yield page
+            page = []
+        page.append(one)
+    yield page
 
 
 def _measured(scheme: Scheme) -> Communication:

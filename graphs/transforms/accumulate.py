@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from graphs.axes import Axis, Role, Tensor
 from graphs.errors import GraphError
-from graphs.ir import Builder, Graph, Value
+from graphs.ir import UPDATE, Builder, Graph, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.repeat import Repeat
@@ -31,7 +31,7 @@ def accumulate(graph: Graph, loss: str = "loss") -> Graph:
     zeros = [_zero(build, name, graph.type(graph.outputs[name])) for name in summed]
     loop = Repeat(_body(graph, summed, data, shared), MICRO_BATCHES, carried=len(summed), stacked=len(data))
     totals = build.add(loop, *zeros, *(Value(n) for n in (*data, *shared)), name="micro_batches")
-    build.phase = "backward"
+    build.phase = UPDATE  # so that it waits for the one reduction that the optimizer step needs
     for name, value in zip(summed, totals, strict=True):
         role = graph.type(graph.outputs[name]).role
         mean = build.add(Pointwise("scale", 1 / MICRO_BATCHES.size), value, name=f"{name}.mean", role=role)

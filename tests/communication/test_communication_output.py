@@ -28,8 +28,9 @@ from derive.normal import to_form
 from derive.render.communication import FILE, LINES, communication_table, divided, row
 from derive.units import ELEMENTS, MESSAGES
 from graphs.axes import Role
-from graphs.blocks.decoder import DENSE, EXPERTS
+from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
+from graphs.schemes import declared
 from tests.graphs.test_partition import SCHEMES
 
 TABLE = communication_table()
@@ -46,8 +47,7 @@ def rows() -> dict[tuple[str, str], tuple[Max, ...]]:
 
 
 def measured(name: str) -> Communication:
-    experts = "P_e" in SCHEMES[name].meshes
-    return communication(Question(scheme=name, ffn=EXPERTS if experts else DENSE))
+    return communication(Question(scheme=name, ffn=FEED_FORWARDS[declared()[name].ffn]))
 
 
 def test_the_committed_table_is_the_derived_one() -> None:
@@ -203,8 +203,8 @@ def test_integers_that_json_readers_round_are_strings() -> None:
     ("words", "message"),
     [
         (["--scheme", "x"], "no scheme is called 'x'"),
-        (["--scheme", "tensor", "--set", "P_t"], "write a size and a whole number"),
-        (["--scheme", "tensor", "--set", "P_t=2", "--set", "P_t=4"], "set twice"),
+        (["--scheme", "tensor", "--set", "P_t"], "a size is a positive integer"),
+        (["--scheme", "tensor", "--set", "P_t=2", "--set", "P_t=4"], "P_t has a value already"),
         (["--scheme", "tensor", "--set", "P_t=3", "--set", "h=4"], "does not divide"),
         (["--scheme", "tensor", "--bytes", "weights=2"], "write a width, or one for a role"),
         (["--scheme", "tensor", "--bytes", "gradient=2"], "first give one for all"),

@@ -22,7 +22,7 @@ from derive.ledger import LITERAL
 from derive.measure import Measured, Question, graph_of, memory, training_depth, work
 from derive.render.dot import listing
 from derive.simulate import sizes_for
-from graphs.axes import Role
+from graphs.axes import Role, Tensor
 from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.execute import Machine
 from graphs.gallery import step
@@ -30,8 +30,10 @@ from graphs.ir import Graph, Node
 from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Scheme, schemes
+from graphs.schemes.scheme import STORED
 from graphs.transforms.backward import Recompute
 from graphs.transforms.partition import partition
+from graphs.transforms.partition.forms import resplit
 from graphs.transforms.partition.layouts import Layouts
 from tests.loading import HYBRID, TENSOR_2D, named
 
@@ -205,8 +207,14 @@ def test_parameters_of_all_ranks_are_those_that_the_ranks_hold_array_by_array(sc
             last = mesh[scheme.pipeline] - 1
             holders = {0, last} if name == "W_e" else {last}  # the first stage embeds, the last one has the head
             ranks = [rank for rank in ranks if rank[scheme.pipeline] in holders]
-        held = sum(math.prod(len(machine.positions(a, rank)) for a in tensor.axes) for rank in ranks)
-        assert parts[name].evaluate({**sizes, **mesh}) == 4 * held, name
+        stored = [_stored(scheme, tensor, role) for role in STORED]
+        state = [sum(math.prod(len(machine.positions(a, rank)) for a in t.axes) for rank in ranks) for t in stored]
+        assert parts[name].evaluate({**sizes, **mesh}) == state[0] + state[1] + 2 * state[2], name
+
+
+def _stored(scheme: Scheme, tensor: Tensor, role: Role) -> Tensor:
+    """A parameter as its gradient or its optimizer state is stored."""
+    return resplit(tensor, Layouts(scheme).splits(tensor.names, "a test", role))
 
 
 # Every word of a declaration and every flag of a question matters.

@@ -58,10 +58,13 @@ class Spmd:
             return self.home(self.graph.type(value), value.node)
         return {a.name: a.splits for a in form.tensor.axes}
 
-    def saved(self, value: Value) -> Target:
-        """The form in which a value leaves a loop: as it was last exchanged or, where that is kept, gathered."""
-        usable = [f for f in self.forms[value] if not f.partial and (f.gathered is None or self.layouts.keeps_gathered)]
-        moved = [f for f in usable if f.exchanged or f.gathered]
+    def saved(self, value: Value, viewed: bool) -> Target:
+        """The form in which a value leaves a loop: as it was last exchanged or, where that is kept, gathered.
+
+        Of a value that is ``viewed``, kept under another name too, an exchanged form would be a second copy.
+        """
+        kept = self.layouts.keeps_gathered
+        moved = [f for f in self.forms[value] if not f.partial and (kept if f.gathered else f.exchanged and not viewed)]
         return {a.name: a.splits for a in moved[-1].tensor.axes} if moved else self.settled(value)
 
     def gradient_target(self, form: Form) -> tuple[Target, frozenset[str]]:
@@ -272,7 +275,7 @@ class Spmd:
     def _body(op: Repeat, inner: Spmd, sums: dict[int, frozenset[str]]) -> list[Form]:
         """Partition the body; gradients may leave it partial, other carried values return to their home layout."""
         inner.run()
-        out = []
+        out, roots = [], [_root(op.body, v) for v in op.body.outputs.values()]
         for i, (name, value) in enumerate(op.body.outputs.items()):
             form = inner.forms[value][0]
             if i < op.carried:
@@ -282,8 +285,15 @@ class Spmd:
             elif op.body.type(value).role is Role.PARAMETER_GRADIENT:
                 out.append(inner.output(name, *inner.gradient_target(form)))
             else:
-                out.append(inner.output(name, inner.saved(value)))
+                out.append(inner.output(name, inner.saved(value, viewed=roots.count(_root(op.body, value)) > 1)))
         return out
+
+
+def _root(graph: Graph, value: Value) -> Value:
+    """The value of which this one is a view under other names."""
+    while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, Relabel):
+        value = graph.by_name[value.node].operands[0]
+    return value
 
 
 def _meshes(target: Splits) -> set[str]:
