@@ -26,6 +26,8 @@ def factors_of(sizes: Sizes, scheme: Scheme) -> dict[str, Form]:
         ((monomial, _),) = extent.terms.items()
         if len(monomial) == 1 and isinstance(monomial[0][0], str):
             name = monomial[0][0]
+            if name == entry.mesh:  # as many entries as ranks
+                continue
             if symbol(entry.mesh).symbols <= split.get(name, Form.constant(1)).symbols:
                 continue
             split[name] = split.get(name, Form.constant(1)) * symbol(entry.mesh)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import sympy
 
 from graphs.axes import Role
-from graphs.blocks.decoder import DENSE, FeedForward, decoder
+from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward, decoder
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
@@ -60,13 +60,19 @@ VALUE = ModelRole("value", value_head)
 ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE)}
 
 
-def forward(sizes: Sizes, role: ModelRole = POLICY, ffn: FeedForward = DENSE, loss: bool = False) -> Graph:
+def forward(
+    sizes: Sizes,
+    role: ModelRole = POLICY,
+    ffn: FeedForward = DENSE,
+    loss: bool = False,
+    attention: Attention = PLAIN,
+) -> Graph:
     """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets."""
     build = Builder(role.name)
     ids = build.input("ids", sizes.tensor("b s", Role.INDEX))
     table = build.input("W_e", sizes.tensor("v c", Role.PARAMETER))
     (x,) = build.add(Lookup("v"), table, ids, name="embedding")
-    x = decoder(build, x, sizes, ffn)
+    x = decoder(build, x, sizes, ffn, attention)
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
     out = role.head(build, x, sizes)
