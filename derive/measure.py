@@ -16,7 +16,7 @@ from derive.dominance import Factors, as_factors, below_any
 from derive.forms import Form, Max, symbol, total
 from derive.memory import ADAM_COPIES, parameter_terms, saved_terms
 from derive.work import Term, work_terms
-from graphs.blocks.decoder import DENSE, FeedForward
+from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
@@ -47,6 +47,7 @@ class Question:
     recompute: Recompute = Recompute.NONE
     copies: int = ADAM_COPIES
     model: CostModel = PAPER
+    attention: Attention = PLAIN
 
     @property
     def factors(self) -> Factors:
@@ -62,14 +63,22 @@ class Measured:
 
 
 @lru_cache(maxsize=256)
-def _graph(sizes: Sizes, role: ModelRole, ffn: FeedForward, scheme: str, recompute: Recompute, backward: bool) -> Graph:
-    graph = forward(sizes, role, ffn, loss=backward)
+def _graph(
+    sizes: Sizes,
+    role: ModelRole,
+    ffn: FeedForward,
+    attention: Attention,
+    scheme: str,
+    recompute: Recompute,
+    backward: bool,
+) -> Graph:
+    graph = forward(sizes, role, ffn, loss=backward, attention=attention)
     return partition(training(graph, recompute=recompute) if backward else graph, schemes()[scheme])
 
 
 def graph_of(q: Question, backward: bool = True) -> Graph:
     """The per-rank graph of the question: forward and backward, or forward alone."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, backward)
+    graph = _graph(q.sizes, q.role, q.ffn, q.attention, q.scheme, q.recompute, backward)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 

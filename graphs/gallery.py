@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphs.blocks.decoder import DENSE, EXPERTS, decoder_block
+from graphs.blocks.decoder import DENSE, EXPERTS, PLAIN, RING, decoder_block
 from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.models.roles import POLICY, ROLES, forward
@@ -12,7 +12,19 @@ from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
 
-NAMES = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+NAMES = (
+    "block",
+    "block-experts",
+    "block-ring",
+    "policy",
+    "policy-experts",
+    "policy-ring",
+    "reward",
+    "value",
+    "training",
+    "training-experts",
+    "training-ring",
+)
 
 
 def example(name: str, scheme: str = "none") -> Graph:
@@ -24,13 +36,14 @@ def example(name: str, scheme: str = "none") -> Graph:
         raise GraphError(f"no scheme is called {scheme!r}; choose one of {', '.join(known)}")
     sizes = Sizes.canonical()
     stem, _, variant = name.partition("-")
-    ffn = EXPERTS if variant else DENSE
+    ffn = EXPERTS if variant == "experts" else DENSE
+    attention = RING if variant == "ring" else PLAIN
     if stem == "block":
-        graph = decoder_block(sizes, ffn)
+        graph = decoder_block(sizes, ffn, attention)
     elif stem == "training":
-        graph = training(forward(sizes, POLICY, ffn, loss=True))
+        graph = training(forward(sizes, POLICY, ffn, loss=True, attention=attention))
     else:
-        graph = forward(sizes, ROLES[stem], ffn)
+        graph = forward(sizes, ROLES[stem], ffn, attention=attention)
     chosen = known[scheme.lower()]
     split = partition(graph, chosen)
     if chosen.entries and not _meshes(split):

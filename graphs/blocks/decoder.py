@@ -51,9 +51,7 @@ def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, attention: Attention =
     return build.graph()
 
 
-def decoder(
-    build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE, attention: Attention = PLAIN
-) -> Value:
+def decoder(build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE, attention: Attention = PLAIN) -> Value:
     """L decoder blocks as one loop; declares the stacked parameters."""
     body = decoder_block(sizes, ffn, attention)
     parameters = block_parameters(ffn)

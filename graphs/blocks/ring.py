@@ -83,7 +83,16 @@ def _own_block(build: Builder, q: Value, k: Value, v: Value, sizes: Sizes) -> Ru
 def _other_block(outer: Builder, operands: tuple[Value, ...], sizes: Sizes) -> Graph:
     """One step of the ring: the keys of an earlier block count, those of a later one are hidden."""
     build = Builder("ring_step", region=ATTENTION)
-    names = ("numerator_so_far", "denominator_so_far", "shift_so_far", "keys", "values", "key_block", "q", "query_block")
+    names = (
+        "numerator_so_far",
+        "denominator_so_far",
+        "shift_so_far",
+        "keys",
+        "values",
+        "key_block",
+        "q",
+        "query_block",
+    )
     inputs = [build.input(n, replace(outer.type(v), domain=())) for n, v in zip(names, operands, strict=True)]
     before, (k, v, key_block, q, query_block) = Running(*inputs[:3]), inputs[3:]
     k, v, key_block = (build.add(Roll("a"), y, name=f"{y.node}.next")[0] for y in (k, v, key_block))

@@ -91,7 +91,7 @@ class Pointwise(Op):
             pieces = (dy, tape.pointwise("scale", dy, factor=sympy.Integer(-1)))
         elif self.fn == "divide":
             share = tape.pointwise("divide", dy, tape.operand(node, 1))
-            pieces = (share, tape.pointwise("multiply", share, tape.output(node, 0), factor=sympy.Integer(-1)))
+            pieces = (share, tape.pointwise("multiply", share, tape.output(node, 0), factor=-1 / self.factor))
         elif self.fn == "where_less":
             pieces = (tape.pointwise("where_less_grad", dy, tape.operand(node, 1), tape.operand(node, 2)), None, None)
         elif self.fn == "square":

@@ -220,36 +220,48 @@ def plan_loop(node: Node, recompute: Recompute) -> LoopBackward:
     op = cast(Repeat, node.op)
     loops = plan_loops(op.body, Recompute.NONE)
     forward = replace(op, body=keeping(op.body, loops))
-    body, names = forward.body, list(op.body.inputs)
-    last = op.carried + op.stacked
+    body, names, last = forward.body, list(op.body.inputs), op.carried + op.stacked
     followed = [n for n in names if body.inputs[n].role not in UNDIFFERENTIATED]
     carried, summed = ([n for n in followed if n in part] for part in (names[: op.carried], names[last:]))
+    ends = dict(zip(names[: op.carried], body.outputs.values(), strict=False)) | {n: Value(n) for n in summed}
     build = Builder(f"{body.name}'", phase="backward")
     reader = _BodyReader(build, forward, recompute)
     tape = Tape(build, body, reader.fetch, loops)
     cotangents: dict[Value, Value] = {}
     for name in (*carried, *summed):
-        value = Value(name) if name in summed else list(body.outputs.values())[names.index(name)]
-        seed = build.input(f"d:{name}", body.type(value).with_role(Role.GRADIENT))
-        accumulate(tape, cotangents, value, seed)
+        seed = build.input(f"d:{name}", body.type(ends[name]).with_role(Role.GRADIENT))
+        accumulate(tape, cotangents, ends[name], seed)
     sweep(tape, op.body.nodes, cotangents)
     summed = [n for n in summed if cotangents[Value(n)] != Value(f"d:{n}")]
     for name in (*carried, *summed):
         build.output(f"d:{name}", cotangents.get(Value(name)) or tape.zeros(body.inputs[name]))
     for name in reader.rebuilt:
         build.output(f"rebuilt:{name}", reader.known[Value(name)])
-    gradients = tuple(n for n in names[op.carried : last] if Value(n) in cotangents)
+    gradients = [n for n in names[op.carried : last] if Value(n) in cotangents]
     for name in gradients:
         build.output(f"grad:{name}", cotangents[Value(name)])
-    graph = prune(build.graph())
+    return _plan_of(reader, carried, summed, gradients)
+
+
+def _plan_of(reader: _BodyReader, carried: list[str], summed: list[str], gradients: list[str]) -> LoopBackward:
+    """The plan once the body is built; what nothing reads in the end is neither kept nor handed in."""
+    graph = prune(reader.build.graph())
     read = {v.node for n in graph.nodes for v in n.operands} | {v.node for v in graph.outputs.values()}
-    stacked, shared = ([n for n in found if n in read] for found in (reader.stacked, reader.shared))
-    saved = [v for v in reader.saved if saved_name(v) in read]
-    outer = (*(f"d:{n}" for n in (*carried, *summed)), *(f"rebuilt:{n}" for n in reader.rebuilt))
-    inputs = {n: graph.inputs[n] for n in (*outer, *stacked, *map(saved_name, saved), *shared)}
-    graph = Graph(graph.name, inputs, graph.nodes, graph.outputs)
-    parts = (carried, summed, reader.rebuilt, stacked, saved, shared)
-    return LoopBackward(forward, graph, *map(tuple, parts), gradients)
+    stacked, shared = (tuple(n for n in found if n in read) for found in (reader.stacked, reader.shared))
+    saved = tuple(v for v in reader.saved if saved_name(v) in read)
+    returned = (*(f"d:{n}" for n in (*carried, *summed)), *(f"rebuilt:{n}" for n in reader.rebuilt))
+    inputs = {n: graph.inputs[n] for n in (*returned, *stacked, *map(saved_name, saved), *shared)}
+    return LoopBackward(
+        reader.loop,
+        Graph(graph.name, inputs, graph.nodes, graph.outputs),
+        tuple(carried),
+        tuple(summed),
+        tuple(reader.rebuilt),
+        stacked,
+        saved,
+        shared,
+        tuple(gradients),
+    )
 
 
 class _BodyReader:
@@ -259,10 +271,13 @@ class _BodyReader:
     """
 
     def __init__(self, build: Builder, loop: Repeat, recompute: Recompute) -> None:
-        self.build, self.body, self.recompute = build, loop.body, recompute
+        self.build, self.loop, self.body, self.recompute = build, loop, loop.body, recompute
         names, last = list(loop.body.inputs), loop.carried + loop.stacked
         self.is_stacked, self.is_shared = set(names[loop.carried : last]), set(names[last:])
-        self.chains = {n: _undoable(loop.body, n, v) for n, v in zip(names[: loop.carried], loop.body.outputs.values(), strict=False)}
+        self.chains = {
+            n: _undoable(loop.body, n, v)
+            for n, v in zip(names[: loop.carried], loop.body.outputs.values(), strict=False)
+        }
         self.stacked: list[str] = []
         self.shared: list[str] = []
         self.saved: list[Value] = []

@@ -184,6 +184,7 @@ def test_schemes_are_discovered_in_sorted_order_of_their_files() -> None:
         "HSDP",
         "None",
         "Pipeline",
+        "Ring",
         "Sequence",
         "Tensor",
         "3D",

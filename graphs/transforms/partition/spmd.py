@@ -16,6 +16,7 @@ from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.roll import Roll
+from graphs.schemes.scheme import LAYER
 from graphs.transforms.partition.forms import Form, Partial, plan, resplit
 from graphs.transforms.partition.layouts import Layouts, Splits
 
@@ -223,6 +224,10 @@ class Spmd:
 
     def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
         layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
+        if layers and op.axis.name != LAYER:
+            self._refuse(
+                f"the iterations of {at.node.name} follow each other on every rank; leave {op.axis.name!r} unmapped"
+            )
         boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
         inner = Spmd(op.body, replace(self.layouts, in_blocks=True))
         forms = []
