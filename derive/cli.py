@@ -51,7 +51,19 @@ JOBS = click.option(
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 TABLES = ("III", "V", "VI", "VII", "VIII")
-GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+GRAPHS = (
+    "block",
+    "block-experts",
+    "block-ring",
+    "policy",
+    "policy-experts",
+    "policy-ring",
+    "reward",
+    "value",
+    "training",
+    "training-experts",
+    "training-ring",
+)
 
 
 @main.command()
