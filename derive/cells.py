@@ -13,7 +13,7 @@ from functools import lru_cache
 from derive.forms import Form, Max, symbol
 from derive.ledger import CONVENTIONS, under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
-from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
 from graphs.schemes import declared
@@ -108,7 +108,12 @@ def instances(cell: str) -> tuple[Instance, ...]:
         near = difflib.get_close_matches(cell, cell_ids(), 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `derive check` lists those that are"
         raise GraphError(f"cell {cell!r} is not supported yet{hint}")
-    question = Question(scheme=row, ffn=FEED_FORWARDS[heading.ffn], over_all_ranks=SCHEME_TABLES[table])
+    question = Question(
+        scheme=row,
+        ffn=FEED_FORWARDS[heading.ffn],
+        attention=ATTENTIONS[heading.attention],
+        over_all_ranks=SCHEME_TABLES[table],
+    )
     return (Instance(None, question, COLUMNS[column]),)
 
 

@@ -17,6 +17,7 @@ from derive.interchange import from_sympy
 from derive.loops import Loop
 from derive.maxplus import ONE, START, ZERO, Arrival, Arrivals, Step, as_max, join
 from graphs.axes import Role
+from graphs.errors import GraphError
 from graphs.ir import Graph, Node, Value
 from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.contraction import Contraction
@@ -75,7 +76,7 @@ def arrivals(graph: Graph, rule: DepthRule, start: Mapping[Value, Arrivals] | No
     at: dict[Value, Arrivals] = dict(start) if start is not None else {Value(n): START for n in graph.inputs}
     for node in graph.nodes:
         if isinstance(node.op, Repeat):
-            at.update(_loop(node, node.op, at, rule))
+            at.update(_loop(node, node.op, at, rule, constants=not start))
             continue
         before = [a for v in node.operands for a in at.get(v, ())]
         if not before and (node.operands or start):
@@ -91,15 +92,17 @@ def _inside(found: Arrivals, node: Node) -> Arrivals:
     return tuple(x.repeated(ONE, node.name) for x in found)
 
 
-def _loop(node: Node, op: Repeat, at: Mapping[Value, Arrivals], rule: DepthRule) -> dict[Value, Arrivals]:
-    """Arrival times after all iterations; what no started value reaches is left out."""
+def _loop(
+    node: Node, op: Repeat, at: Mapping[Value, Arrivals], rule: DepthRule, constants: bool
+) -> dict[Value, Arrivals]:
+    """Arrival times after all iterations; what no started value (or constant, if wanted) reaches is left out."""
     starts = [at.get(v, ()) for v in node.operands]
     reach: list[Mapping[Value, Arrivals]] = []
     for i, name in enumerate(op.body.inputs):
         wanted = i < op.carried or starts[i]
         reach.append(arrivals(op.body, rule, {Value(name): START}) if wanted else {})
-    starts.append(START)
-    reach.append(arrivals(op.body, rule, {}))  # what the body makes of constants alone
+    starts.append(START if constants else ())
+    reach.append(arrivals(op.body, rule, {}) if constants else {})  # what the body makes of constants alone
     ends = op.body.outputs.values()
     inside = tuple({v: _inside(found.get(v, ()), node) for v in ends} for found in reach)
     loop = Loop(node, op, tuple(starts), inside, rule.trips(op), rule.factors, rule.toll(op))
@@ -108,8 +111,11 @@ def _loop(node: Node, op: Repeat, at: Mapping[Value, Arrivals], rule: DepthRule)
 
 
 def depth(graph: Graph, rule: DepthRule, outputs: Sequence[str] | None = None) -> Arrivals:
-    """The latest arrival over the named outputs (default: all)."""
+    """The latest arrival over the named outputs (default: all); GraphError where no one formula says so."""
     at = arrivals(graph, rule)
     wanted = [graph.outputs[n] for n in (outputs or graph.outputs)]
     found = join((a for v in wanted for a in at.get(v, ())), rule.factors)
+    for arrival in found:
+        if arrival.doubt:
+            raise GraphError(arrival.doubt)
     return found or START

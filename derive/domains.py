@@ -24,7 +24,8 @@ def factors_of(sizes: Sizes, scheme: Scheme) -> dict[str, Form]:
     for name, axis in axes.items():
         (size, *others) = sorted(from_sympy(axis.size).symbols)
         if not others:  # the width of a head is no size of its own
-            split[size] = tuple(dict.fromkeys((*split.get(size, ()), *cut[name])))
+            by = (degree for degree in cut[name] if degree != size)  # as many entries as ranks
+            split[size] = tuple(dict.fromkeys((*split.get(size, ()), *by)))
     (h,), (d,) = from_sympy(sizes.h).symbols, from_sympy(sizes.d).symbols
     head = f"d_h{d.removeprefix('d')}"
     channels = tuple(dict.fromkeys((*cut["k"], *(p for p in split.pop(d) if p not in split[h]))))

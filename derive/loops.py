@@ -3,15 +3,17 @@
 Carried values may feed each other in one direction.  One that starts at c with chain a per iteration ends at c + n a;
 one that it feeds by b, with a chain e of its own, at c + b + (n-1) max(a, e).  A stacked output that reads the first
 by s is ready at c + (n-1) a + s.  Another input that arrives at t and enters the chain by p gives t + p + (n-1) a, and
-t + p + (n-2) a + s, which is a path for n >= 2 only.  Such a form is used where it is harmless for n = 1, else the loop
-is refused.  A toll, paid once on every way through carried values, is added to each.
+t + p + (n-2) a + s, which is a path for n >= 2 only.  Such a form is used where it is harmless for n = 1, else it is in
+doubt: harmless still where something beyond doubt comes later, within a surrounding loop or at the end, else refused.
+A toll, paid once on every way through carried values, is added to each.  A loop of a symbolic number of iterations is
+taken to run at least once.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import networkx as nx
@@ -40,9 +42,13 @@ class Path:
     def length(self, n: Form) -> Arrival:
         if self.trip is None:
             return self.base
-        times = n - self.spent
+        times, doubt = n - self.spent, self.base.doubt or self.trip.doubt
         steps = tuple(Step(s.where, s.times * times, s.amount) for s in self.trip.steps)
-        return self.base.then(Arrival(self.trip.form * times, steps))
+        return Arrival(self.base.form + self.trip.form * times, self.base.steps + steps, doubt)
+
+    @property
+    def is_certain(self) -> bool:
+        return not self.base.doubt and not (self.trip and self.trip.doubt)
 
 
 @dataclass(frozen=True)
@@ -72,14 +78,16 @@ class Loop:
     def ready(self, o: int) -> Arrivals:
         """When output ``o`` is ready after all iterations."""
         paths = list(self._carried_paths(o) if o < self.op.carried else self._side_paths(o))
-        found = self._latest(paths)
-        if found is None:
-            what = list(self.op.body.outputs)[o]
-            raise GraphError(
-                f"{self.node.name}: no one formula says when {what!r} is ready for every number of iterations, because"
-                " a value may delay the carried chain; give the loop axis a number"
-            )
-        return found
+        if self.n.terms.keys() <= {()}:
+            count = int(self.n.evaluate({}))
+            if count == 0:
+                return self.starts[o] if o < self.op.carried else ()
+            return join((p.length(self.n) for p in paths if p.exists(count)), self.factors)
+        doubt = (
+            f"{self.node.name}: no one formula says when {list(self.op.body.outputs)[o]!r} is ready for every number of"
+            " iterations, because a value may delay the carried chain; give the loop axis a number"
+        )
+        return join((self._latest(p, paths, doubt) for p in paths), self.factors)
 
     def _to(self, j: int, o: int) -> Arrivals:
         """From body input ``j`` to body output ``o`` within one iteration."""
@@ -139,7 +147,7 @@ class Loop:
         for k in range(self.op.carried):
             entries = self._first(k, range(self.op.carried, len(self.starts)))
             if self._to(k, k):
-                own = [x.form for x in self._first(k, range(self.op.carried))]
+                own = [x.form for x in self._first(k, range(self.op.carried)) if not x.doubt]
                 entries = [d for d in entries if not below_any(d.form, own, self.factors, self.n)]
             out.append(join(entries, self.factors))
         return out
@@ -148,21 +156,17 @@ class Loop:
         """When some inputs let carried value ``k`` be ready after one iteration."""
         return [x for j in inputs for x in combine(self.starts[j], self._to(j, k), self.factors)]
 
-    def _latest(self, paths: list[Path]) -> Arrivals | None:
-        """The longest path; None where a path that few iterations lack would count for them."""
-        if self.n.terms.keys() <= {()}:
-            count = int(self.n.evaluate({}))
-            return join((p.length(self.n) for p in paths if p.exists(count)), self.factors)
-        if all(self._is_harmless(p, paths) for p in paths):
-            return join((p.length(self.n) for p in paths), self.factors)
-        return None
+    def _latest(self, path: Path, paths: list[Path], doubt: str) -> Arrival:
+        """The end of the path, in doubt where it would count for so few iterations that there is no such path."""
+        length = path.length(self.n)
+        return length if self._is_harmless(path, paths) else replace(length, doubt=length.doubt or doubt)
 
     def _is_harmless(self, path: Path, paths: list[Path]) -> bool:
         """True where the path is below the others for every number of iterations that it does not exist for."""
         for n in range(1, path.least):
             here = Form.constant(n)
-            others = [p.length(here).form for p in paths if p.exists(n)]
+            others = [p.length(here).form for p in paths if p.is_certain and p.exists(n)]
             if not below_any(path.length(here).form, others, self.factors, self.n):
                 return False
-        always = [p.length(self.n).form for p in paths if p.least == 1 and p.most is None]
+        always = [p.length(self.n).form for p in paths if p.is_certain and p.least == 1 and p.most is None]
         return path.most is None or below_any(path.base.form, always, self.factors, self.n)

@@ -23,18 +23,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One candidate for the latest arrival at a value, with the steps that add up to it."""
+    """One candidate for the latest arrival at a value, with the steps that add up to it.
+
+    ``doubt`` says why it may not be one for every number of iterations of some loop: then it may be dropped for the
+    sake of a candidate beyond doubt, but none of those for its sake.
+    """
 
     form: Form
     steps: tuple[Step, ...] = ()
+    doubt: str = ""
 
     def then(self, other: Arrival) -> Arrival:
-        return Arrival(self.form + other.form, self.steps + other.steps)
+        return Arrival(self.form + other.form, self.steps + other.steps, self.doubt or other.doubt)
 
     def repeated(self, times: Form, where: str) -> Arrival:
-        return Arrival(
-            self.form * times, tuple(Step(f"{where}/{s.where}", s.times * times, s.amount) for s in self.steps)
-        )
+        steps = tuple(Step(f"{where}/{s.where}", s.times * times, s.amount) for s in self.steps)
+        return Arrival(self.form * times, steps, self.doubt)
 
 
 Arrivals = tuple[Arrival, ...]
@@ -45,11 +49,11 @@ def join(candidates: Iterable[Arrival], factors: Factors) -> Arrivals:
     """The maximum: candidates that another one certainly dominates are dropped."""
     kept: list[Arrival] = []
     for arrival in sorted(candidates, key=lambda a: (-len(a.form.terms), a.form.text)):
-        if below_any(arrival.form, [k.form for k in kept], factors):
+        if below_any(arrival.form, [k.form for k in kept if arrival.doubt or not k.doubt], factors):
             continue
-        kept = [k for k in kept if not below(k.form, arrival.form, factors)]
+        kept = [k for k in kept if (arrival.doubt and not k.doubt) or not below(k.form, arrival.form, factors)]
         kept.append(arrival)
-    return tuple(sorted(kept, key=lambda a: a.form.text))
+    return tuple(sorted(kept, key=lambda a: (a.form.text, a.doubt)))
 
 
 def combine(a: Arrivals, b: Arrivals, factors: Factors) -> Arrivals:

@@ -18,7 +18,7 @@ from derive.forms import Form, Max, symbol, total
 from derive.memory import ADAM_COPIES, Widths, in_bytes, saved_terms, state_terms
 from derive.work import Term, work_terms
 from graphs.axes import Role
-from graphs.blocks.decoder import DENSE, FeedForward
+from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward
 from graphs.blocks.dropout import NONE
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
@@ -60,6 +60,7 @@ class Question:
     dropout: Fraction = NONE
     micro_batches: bool = False
     model: CostModel = PAPER
+    attention: Attention = PLAIN
 
     @property
     def factors(self) -> Factors:
@@ -79,13 +80,14 @@ def _graph(
     sizes: Sizes,
     role: ModelRole,
     ffn: FeedForward,
+    attention: Attention,
     scheme: str,
     recompute: Recompute,
     dropout: Fraction,
     micro_batches: bool,
     part: str,
 ) -> Graph:
-    graph = forward(sizes, role, ffn, loss=part != FORWARD, dropout=dropout)
+    graph = forward(sizes, role, ffn, loss=part != FORWARD, attention=attention, dropout=dropout)
     if part != FORWARD:
         graph = training(graph, recompute=recompute)
         graph = accumulate(graph) if micro_batches else graph
@@ -94,7 +96,7 @@ def _graph(
 
 def graph_of(q: Question, part: str = TRAINING) -> Graph:
     """The per-rank graph of the question: forward alone, forward and backward, or these and the optimizer step."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, q.micro_batches, part)
+    graph = _graph(q.sizes, q.role, q.ffn, q.attention, q.scheme, q.recompute, q.dropout, q.micro_batches, part)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 

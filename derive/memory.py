@@ -15,6 +15,7 @@ from derive.work import Term
 from graphs.axes import Role, Tensor
 from graphs.errors import GraphError
 from graphs.ir import Graph, Value
+from graphs.ops.fold import Fold, Unfold
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Scheme
@@ -107,21 +108,26 @@ def in_bytes(term: Term, widths: Widths) -> Term:
     return replace(term, amount=widths.of(group_of(term)) * term.amount)
 
 
+#: kinds whose result is their operand, seen otherwise
+VIEWS = (Relabel, Unfold, Fold)
+
 #: (name of the loop that stacks the value, or "", and the value that owns the memory)
 Stored = tuple[str, Value]
 
 
 def stored(graph: Graph, value: Value) -> Stored:
-    """Where a saved value lies: a stacked one in its loop's body; relabelling shares memory."""
+    """Where a saved value lies: a stacked one in its loop's body; another view of the same data shares its memory."""
+    value = _unlabelled(graph, value)
     node = graph.by_name.get(value.node)
     if node is not None and isinstance(node.op, Repeat) and value.index >= node.op.carried:
         body = node.op.body
-        return node.name, _unlabelled(body, list(body.outputs.values())[value.index])
-    return "", _unlabelled(graph, value)
+        loop, inner = stored(body, list(body.outputs.values())[value.index])
+        return (f"{node.name}/{loop}" if loop else node.name), inner
+    return "", value
 
 
 def _unlabelled(graph: Graph, value: Value) -> Value:
-    while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, Relabel):
+    while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, VIEWS):
         value = graph.by_name[value.node].operands[0]
     return value
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from derive.measure import Question
 from derive.memory import ADAM_COPIES, MIXED_COPIES, Widths
-from graphs.blocks.decoder import FEED_FORWARDS, FeedForward
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS, FeedForward
 from graphs.blocks.dropout import NONE, USUAL
 from graphs.errors import GraphError
 from graphs.gallery import tried
@@ -31,7 +31,8 @@ def asked(model: str, scheme: str) -> Question:
     """The question about a training step; the scheme says which feed-forward layer, unless the model does."""
     one = tried(scheme)
     role, layer = model_of(model)
-    return Question(role=role, ffn=layer or FEED_FORWARDS[one.ffn], scheme=one.scheme.name)
+    attention = ATTENTIONS[one.attention]
+    return Question(role=role, ffn=layer or FEED_FORWARDS[one.ffn], attention=attention, scheme=one.scheme.name)
 
 
 def holding(

@@ -14,14 +14,14 @@ import numpy as np
 from derive.domains import factors_of
 from derive.forms import symbol
 from graphs.axes import Role
-from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.execute import Machine, run
 from graphs.gallery import step
 from graphs.ir import Array, Graph, Node
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
-from graphs.schemes import Scheme
+from graphs.schemes import Declaration, Scheme
 from graphs.sizes import Sizes
 from graphs.transforms.partition import partition
 
@@ -78,19 +78,20 @@ class Simulation:
 
 
 def simulate(
-    scheme: Scheme, model: str, ffn: str, degrees: Mapping[str, int], given: Mapping[str, int], seed: int = 0
+    one: Declaration, model: str, ffn: str, degrees: Mapping[str, int], given: Mapping[str, int], seed: int = 0
 ) -> Simulation:
     """Run both and compare; sizes that are not given are small and divisible.
 
     GraphError where a name is unknown, a degree does not divide what it cuts, or the run would take too long.
     """
+    scheme = one.scheme
     mesh = _mesh(scheme, degrees)
     sizes = sizes_for(scheme, mesh, given)
-    graph = step(model, FEED_FORWARDS[ffn])
-    _refuse_long_runs(graph, sizes, mesh)
+    graph = step(model, FEED_FORWARDS[ffn], ATTENTIONS[one.attention])
+    _refuse_long_runs(graph, sizes | mesh, mesh)
     part = partition(graph, scheme)
-    inputs = random_inputs(graph, sizes, seed)
-    wanted, got = run(graph, inputs, sizes), run(part, inputs, sizes, mesh)
+    inputs = random_inputs(graph, sizes | mesh, seed)
+    wanted, got = run(graph, inputs, sizes | mesh), run(part, inputs, sizes, mesh)
     apart = {name: _difference(got[name], wanted[name]) for name in wanted}
     machine = Machine(sizes | dict(mesh))
     return Simulation(scheme.name, model, ffn, sizes, mesh, _exchanges(part, machine), apart)

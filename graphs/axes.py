@@ -73,17 +73,40 @@ class TopK:
         return replace(self, axis=new if self.axis == old else self.axis, per=per)
 
 
-Restriction = Causal | TopK
+@dataclass(frozen=True)
+class Behind:
+    """Only the blocks of ``key`` positions that lie behind a block of queries are meaningful to it.
+
+    Over all steps of a ring every block of ``key`` passes every other ``block`` of ``query``, and half of them lie
+    behind: in the mean a step does half of its pairs, and the last block does all of them in every step.
+    """
+
+    block: str
+    query: str
+    key: str
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset((self.block, self.query, self.key))
+
+    def renamed(self, old: str, new: str) -> Behind:
+        return Behind(*(new if x == old else x for x in (self.block, self.query, self.key)))
+
+
+Restriction = Causal | TopK | Behind
 
 
 class Role(Enum):
-    """What a tensor is in the computation; index data is never differentiated and moves at no cost.
+    """What a tensor is in the computation.
 
-    A mask is one of dropout, a statistic one of a norm: their elements may be narrower or wider than activations.
+    Index data is never differentiated and moves at no cost.  Detached data cancels out of every result, like the shift
+    of a softmax's exponents, so its derivative is zero and is not worked out.  A mask is one of dropout, a statistic
+    one of a norm: their elements may be narrower or wider than activations.
     """
 
     INPUT = "input"
     INDEX = "index"
+    DETACHED = "detached"
     PARAMETER = "parameter"
     ACTIVATION = "activation"
     MASK = "mask"
@@ -91,6 +114,10 @@ class Role(Enum):
     GRADIENT = "gradient"
     PARAMETER_GRADIENT = "parameter gradient"
     OPTIMIZER = "optimizer state"
+
+
+#: what has no cotangent
+UNDIFFERENTIATED = (Role.INDEX, Role.INPUT, Role.DETACHED)
 
 
 @dataclass(frozen=True)

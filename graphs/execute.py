@@ -171,7 +171,7 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
     stage_of = _stages(op.axis, machine, count)
     names, outputs = list(op.body.inputs), list(op.body.outputs.values())
     carried = operands[: op.carried]
-    stacks: list[dict[Coordinate, dict[int, Array]]] = [{} for _ in outputs[op.carried :]]
+    stacks: list[dict[Coordinate, dict[int, Array]]] = [{r: {} for r in ranks} for _ in outputs[op.carried :]]
     previous: int | None = None
     for i in reversed(range(count)) if op.reverse else range(count):
         stage, local = stage_of[i]
@@ -186,9 +186,19 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
         carried = [values[v] for v in outputs[: op.carried]]
         for stack, v in zip(stacks, outputs[op.carried :], strict=True):
             for r in here:
-                stack.setdefault(r, {})[local] = values[v][r]
+                stack[r][local] = values[v][r]
         previous = stage
-    return [*carried, *({r: np.stack([e[i] for i in sorted(e)]) for r, e in stack.items()} for stack in stacks)]
+    types = [op.body.type(v) for v in outputs[op.carried :]]
+    return [*carried, *(_stacked(stack, t, machine) for stack, t in zip(stacks, types, strict=True))]
+
+
+def _stacked(stack: dict[Coordinate, dict[int, Array]], entry: Tensor, machine: Machine) -> Held:
+    """What the iterations left on each rank, in order; a loop of no iterations leaves an axis without entries."""
+    out: Held = {}
+    for rank, entries in stack.items():
+        shape = [len(machine.positions(a, machine.at(rank))) for a in entry.axes]
+        out[rank] = np.stack([entries[i] for i in sorted(entries)]) if entries else np.empty((0, *shape))
+    return out
 
 
 def _present(held: Held, ranks: list[Coordinate], name: str) -> Held:
@@ -229,6 +239,9 @@ def _collective(node: Node, op: Collective, held: Held, machine: Machine) -> Hel
     tensor = node.types[0]
     out: Held = {}
     for rank in held:
+        if op.action == "permute":
+            out[rank] = held[_peer(rank, op.mesh, (machine.at(rank)[op.mesh] - op.step) % degree, machine)]
+            continue
         group = [held[_peer(rank, op.mesh, i, machine)] for i in range(degree)]
         if op.action == "shard":
             out[rank] = _own_part(held[rank], op, tensor, rank, machine)

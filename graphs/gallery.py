@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from graphs.blocks.decoder import DENSE, EXPERTS, FEED_FORWARDS, FeedForward, decoder_block
+from graphs.blocks.decoder import (
+    ATTENTIONS,
+    DENSE,
+    EXPERTS,
+    FEED_FORWARDS,
+    PLAIN,
+    RING,
+    Attention,
+    FeedForward,
+    decoder_block,
+)
 from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.models.roles import POLICY, ROLES, forward
@@ -12,7 +22,11 @@ from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
 
-NAMES = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+NAMES = (
+    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
+    "reward",
+    "value",
+)
 
 
 def example(name: str, scheme: str = "none") -> Graph:
@@ -22,28 +36,29 @@ def example(name: str, scheme: str = "none") -> Graph:
     chosen = find(scheme).scheme
     sizes = Sizes.canonical()
     stem, _, variant = name.partition("-")
-    ffn = EXPERTS if variant else DENSE
+    ffn = EXPERTS if variant == "experts" else DENSE
+    attention = RING if variant == "ring" else PLAIN
     if stem == "block":
-        graph = decoder_block(sizes, ffn)
+        graph = decoder_block(sizes, ffn, attention)
     elif stem == "training":
-        graph = step(POLICY.name, ffn)
+        graph = step(POLICY.name, ffn, attention)
     else:
-        graph = forward(sizes, ROLES[stem], ffn)
+        graph = forward(sizes, ROLES[stem], ffn, attention=attention)
     split = partition(graph, chosen)
     if chosen.entries and not _meshes(split):
         raise GraphError(f"scheme {scheme!r} splits nothing in the graph {name!r}; choose another of either")
     return split
 
 
-def step(role: str, ffn: FeedForward) -> Graph:
+def step(role: str, ffn: FeedForward, attention: Attention = PLAIN) -> Graph:
     """A training step of the model in that role: forward and backward."""
-    return training(forward(Sizes.canonical(), ROLES[role], ffn, loss=True))
+    return training(forward(Sizes.canonical(), ROLES[role], ffn, loss=True, attention=attention))
 
 
 def tried(word: str) -> Declaration:
     """The scheme (`find`), after a trial on the training step that its row speaks of; GraphError where it fails."""
     one = find(word)
-    split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn]), one.scheme)
+    split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
     used = {e.mesh for e in one.scheme.entries if not e.stored}
     if idle := sorted(used - _meshes(split)):
         raise GraphError(

@@ -69,6 +69,10 @@ class Op(ABC):
         """The same op with the axes among its attributes replaced by those of the same name."""
         return self
 
+    def inverse(self) -> Op | None:
+        """The op that undoes it without arithmetic; None where there is none."""
+        return None
+
     def expand(self, build: Builder, operands: Sequence[Value]) -> Sequence[Value]:
         """A macro's primitives; primitives refuse."""
         raise GraphError(f"{self.kind} is a primitive and has no expansion")

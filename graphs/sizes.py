@@ -44,7 +44,10 @@ class Sizes:
         return Sizes(L=size(f"L{suffix}"), d=d, h=h, d_ff=size(f"d_ff{suffix}"), d_h=d / h, **shared)
 
     def axes(self) -> dict[str, Axis]:
-        """b batch, s position, c channel, h head, k head channel, f ffn channel, v vocabulary, r/e expert, layer."""
+        """b batch, s position, c channel, h head, k head channel, f ffn channel, v vocabulary, r/e expert, layer.
+
+        Where positions are seen as blocks: a block, u position in a block.
+        """
         extents = {
             "b": self.B,
             "s": self.m,
@@ -57,6 +60,8 @@ class Sizes:
             "e": self.E,
             "g": self.d_e,
             "layer": self.L,
+            "a": size("P_c"),
+            "u": self.m / size("P_c"),
         }
         return {name: Axis(name, extent) for name, extent in extents.items()}
 

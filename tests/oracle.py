@@ -15,18 +15,21 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Restriction, Tensor
+from graphs.axes import Axis, Causal, Restriction, Tensor, TopK
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import OneHot
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.fold import Fold, Unfold
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
+from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.roll import Roll
 from graphs.ops.route import Route
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
@@ -118,6 +121,8 @@ class Scalars:
             if isinstance(r, Causal):
                 if index[r.key] > index[r.query]:
                     return False
+            elif not isinstance(r, TopK):
+                raise TypeError(f"{r} is met on average, not entry by entry; count it over all steps of its loop")
             elif not self._kept(index, lengths, r.axis, r.per, self.number(r.active)):
                 return False
         return True
@@ -206,6 +211,31 @@ def _select(s: Scalars, op: Select, x: Entries) -> Entries:
     last = _lengths(x)[op.axis] - 1
     kept = Entries(x.names, x.shape, {i: v for i, v in x.at.items() if x.named(i)[op.axis] == last})
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
+
+
+def _unfold(s: Scalars, op: Unfold, x: Entries) -> Entries:
+    at, length = x.names.index(op.blocks.whole.name), s.number(op.blocks.inner.size)
+    names = (*x.names[:at], op.blocks.outer.name, op.blocks.inner.name, *x.names[at + 1 :])
+    shape = (*x.shape[:at], x.shape[at] // length, length, *x.shape[at + 1 :])
+    return Entries(names, shape, {(*i[:at], *divmod(i[at], length), *i[at + 1 :]): v for i, v in x.at.items()})
+
+
+def _fold_blocks(s: Scalars, op: Fold, x: Entries) -> Entries:
+    at = x.names.index(op.blocks.outer.name)
+    blocks, length = x.shape[at : at + 2]
+    names = (*x.names[:at], op.blocks.whole.name, *x.names[at + 2 :])
+    shape = (*x.shape[:at], blocks * length, *x.shape[at + 2 :])
+    return Entries(names, shape, {(*i[:at], i[at] * length + i[at + 1], *i[at + 2 :]): v for i, v in x.at.items()})
+
+
+def _roll(s: Scalars, op: Roll, x: Entries) -> Entries:
+    at = x.names.index(op.axis)
+    moved = {(*i[:at], (i[at] + op.step) % x.shape[at], *i[at + 1 :]): v for i, v in x.at.items()}
+    return Entries(x.names, x.shape, moved)
+
+
+def _positions(s: Scalars, op: Positions) -> Entries:
+    return _everywhere(s, (op.axis,), lambda here: s.free())
 
 
 def _slice(s: Scalars, op: Slice, x: Entries) -> Entries:
@@ -306,6 +336,10 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     MaskedExp: _masked_exp,
     Reduction: _reduction,
     Relabel: _relabel,
+    Unfold: _unfold,
+    Fold: _fold_blocks,
+    Roll: _roll,
+    Positions: _positions,
     Select: _select,
     Slice: _slice,
     Stack: _stack,

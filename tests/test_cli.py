@@ -140,3 +140,16 @@ def test_every_command_has_help(command: str) -> None:
     code, out, _ = run(command, "--help") if command else run("--help")
     assert code == 0
     assert "Usage:" in out
+
+
+def test_every_example_graph_can_be_shown_and_a_ring_shows_what_goes_round() -> None:
+    from derive.commands.schemes import GRAPHS
+    from graphs.gallery import NAMES
+
+    assert GRAPHS == NAMES
+    code, out, _ = run("show", "block-ring", "--scheme", "ring")
+    assert code == 0
+    assert [line.split()[:2] for line in out.splitlines() if " permute " in line] == [
+        ["keys.next", "permute"],
+        ["values.next", "permute"],
+    ]

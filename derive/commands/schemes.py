@@ -11,7 +11,11 @@ import click
 from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
 
 MODELS = ("policy", "value", "reward")
-GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+GRAPHS = (
+    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
+    "reward",
+    "value",
+)
 
 
 @click.command()
@@ -69,7 +73,7 @@ def simulate(
     from graphs.gallery import tried
 
     one = tried(scheme)
-    found = run(one.scheme, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
+    found = run(one, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
     click.echo(to_json(found.json()) if as_json else to_text(found), nl=False)
     sys.exit(0 if found.agrees else DIFFERS)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from derive.costs.model import CostModel
 from derive.forms import Form
 from derive.interchange import from_sympy
-from graphs.axes import Axis, Causal, Restriction, TopK
+from graphs.axes import Axis, Behind, Causal, Restriction, TopK
 from graphs.errors import GraphError
 
 
@@ -29,6 +29,8 @@ def volume(axes: Iterable[Axis], restrictions: Iterable[Restriction], model: Cos
         taken = {name: extents.pop(name) for name in counted}
         if isinstance(restriction, Causal):
             out = out * causal_pairs(taken[restriction.query], taken[restriction.key], model)
+        elif isinstance(restriction, Behind):
+            out = out * blocks_behind(taken[restriction.block], model)
         else:
             out = out * active(taken[restriction.axis], restriction, model)
     return out * product(from_sympy(a.extent) for a in extents.values())
@@ -36,7 +38,9 @@ def volume(axes: Iterable[Axis], restrictions: Iterable[Restriction], model: Cos
 
 def _counted(restriction: Restriction) -> frozenset[str]:
     """The axes whose points the restriction counts; a top-k reads its ``per`` axes and leaves them whole."""
-    return restriction.axes if isinstance(restriction, Causal) else frozenset((restriction.axis,))
+    if isinstance(restriction, Causal):
+        return restriction.axes
+    return frozenset((restriction.block if isinstance(restriction, Behind) else restriction.axis,))
 
 
 def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
@@ -49,6 +53,14 @@ def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
     if model.balanced_causal or not split.splits:
         return part * (side + extra) / 2
     return part * (2 * side - part + extra) / 2
+
+
+def blocks_behind(block: Axis, model: CostModel) -> Form:
+    """Blocks of one rank that meet earlier keys in a step of a ring: the mean over steps, or those of the last rank."""
+    here = from_sympy(block.extent)
+    if model.causal == "dense" or (block.splits and not model.balanced_causal):
+        return here
+    return here / 2
 
 
 def active(axis: Axis, restriction: TopK, model: CostModel) -> Form:

@@ -15,7 +15,7 @@ from derive.render.printer import latex
 from derive.render.tables import render
 from derive.render.typeset import display
 from derive.units import ELEMENTS, MESSAGES, Quantity
-from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes import Scheme, declared, schemes
 
@@ -46,7 +46,9 @@ def pages(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 def _measured(scheme: Scheme) -> Communication:
     """The canonical decoder with a policy head and the feed-forward layer that the scheme's row speaks of."""
-    return communication(Question(scheme=scheme.name, ffn=FEED_FORWARDS[declared()[scheme.name].ffn]))
+    one = declared()[scheme.name]
+    ffn, attention = FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]
+    return communication(Question(scheme=scheme.name, ffn=ffn, attention=attention))
 
 
 def row(scheme: Scheme, found: Communication) -> dict[str, Any]:

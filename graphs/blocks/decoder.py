@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from graphs.axes import Role
 from graphs.blocks import attention as attention_block
-from graphs.blocks import dispatched, feedforward, mixture
+from graphs.blocks import dispatched, feedforward, mixture, ring
 from graphs.blocks.dropout import NONE, SEED, dropped
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.norm import LayerNorm
@@ -31,11 +31,20 @@ DISPATCHED = FeedForward(tuple(dispatched.PARAMETERS.items()), dispatched.dispat
 FEED_FORWARDS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 
 
+#: one choice of attention: x[b,s,c] -> [b,s,c] with the same parameters; takes a rate of dropout
+Attention = Callable[[Builder, Value, Sizes, Fraction], Value]
+PLAIN: Attention = attention_block.attention
+RING: Attention = ring.ring_attention
+ATTENTIONS = {"plain": PLAIN, "ring": RING}
+
+
 def block_parameters(ffn: FeedForward) -> dict[str, str]:
     return {"gain_1": "c", **attention_block.PARAMETERS, "gain_2": "c", **dict(ffn.parameters)}
 
 
-def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NONE) -> Graph:
+def decoder_block(
+    sizes: Sizes, ffn: FeedForward = DENSE, attention: Attention = PLAIN, dropout: Fraction = NONE
+) -> Graph:
     """x[b,s,c] and one block's parameters -> x[b,s,c].
 
     With a rate of ``dropout`` attention probabilities and the results of both sublayers are dropped at random, as in
@@ -48,7 +57,7 @@ def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NO
     if dropout:
         build.input(SEED, sizes.tensor("", Role.INDEX))
     n1 = build.add(LayerNorm("c"), x, Value("gain_1"), name="norm_1")[0]
-    a = dropped(build, attention_block.attention(build, n1, sizes, dropout), dropout, "attention.dropout")
+    a = dropped(build, attention(build, n1, sizes, dropout), dropout, "attention.dropout")
     (x,) = build.add(Pointwise("add"), x, a, name="residual_1")
     n2 = build.add(LayerNorm("c"), x, Value("gain_2"), name="norm_2")[0]
     f = dropped(build, ffn.build(build, n2, sizes), dropout, "ffn.dropout")
@@ -57,9 +66,16 @@ def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NO
     return build.graph()
 
 
-def decoder(build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE, dropout: Fraction = NONE) -> Value:
+def decoder(
+    build: Builder,
+    x: Value,
+    sizes: Sizes,
+    ffn: FeedForward = DENSE,
+    attention: Attention = PLAIN,
+    dropout: Fraction = NONE,
+) -> Value:
     """L decoder blocks as one loop; declares the stacked parameters and, for dropout, a seed for each layer."""
-    body = decoder_block(sizes, ffn, dropout)
+    body = decoder_block(sizes, ffn, attention, dropout)
     parameters = block_parameters(ffn)
     stacked = [build.input(n, sizes.tensor(f"layer {axes}", Role.PARAMETER)) for n, axes in parameters.items()]
     if dropout:

@@ -13,7 +13,7 @@ from fractions import Fraction
 import sympy
 
 from graphs.axes import Role
-from graphs.blocks.decoder import DENSE, FeedForward, decoder
+from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward, decoder
 from graphs.blocks.dropout import NONE
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.contraction import Contraction
@@ -63,7 +63,12 @@ ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE)}
 
 
 def forward(
-    sizes: Sizes, role: ModelRole = POLICY, ffn: FeedForward = DENSE, loss: bool = False, dropout: Fraction = NONE
+    sizes: Sizes,
+    role: ModelRole = POLICY,
+    ffn: FeedForward = DENSE,
+    loss: bool = False,
+    attention: Attention = PLAIN,
+    dropout: Fraction = NONE,
 ) -> Graph:
     """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets.
 
@@ -73,7 +78,7 @@ def forward(
     ids = build.input("ids", sizes.tensor("b s", Role.INDEX))
     table = build.input("W_e", sizes.tensor("v c", Role.PARAMETER))
     (x,) = build.add(Lookup("v"), table, ids, name="embedding")
-    x = decoder(build, x, sizes, ffn, dropout)
+    x = decoder(build, x, sizes, ffn, attention, dropout)
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
     out = role.head(build, x, sizes)

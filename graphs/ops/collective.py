@@ -22,7 +22,8 @@ class Collective(Op):
 
     all_reduce (``fn`` sum or max); reduce_scatter (over ``axis``); all_gather (of ``axis``); shard (keep one's own part
     of ``axis``: free, no exchange); all_to_all (cut ``axis`` instead of ``source``); send (to the pipeline stage that
-    the occurrence is bound to).  ``layout`` is the split's.
+    the occurrence is bound to); permute (to the rank ``step`` places on, the last to the first).  ``layout`` is the
+    split's.
     """
 
     action: str
@@ -31,11 +32,12 @@ class Collective(Op):
     fn: str = "sum"
     layout: str = "contiguous"
     source: str | None = None
+    step: int = 1
     kind: ClassVar[str] = "collective"
 
     def infer(self, *operands: Tensor) -> tuple[Tensor, ...]:
         (x,) = operands
-        if self.action in ("all_reduce", "send"):
+        if self.action in ("all_reduce", "send", "permute"):
             return (x,)
         if self.axis is None:
             raise GraphError(f"{self.action} over {self.mesh} needs an axis")

@@ -47,6 +47,9 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "gelu_grad": (2, lambda x, dy: dy * gelu_slope(x)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
+    "maximum": (2, np.maximum),
+    "where_less": (3, lambda x, i, j: np.where(i < j, x, -np.inf)),
+    "where_less_grad": (3, lambda dy, i, j: np.where(i < j, dy, 0.0)),
 }
 
 
@@ -81,18 +84,23 @@ class Pointwise(Op):
         if self.factor != 1:
             dy = tape.pointwise("scale", dy, factor=self.factor)
         if self.fn in ("add", "scale"):
-            pieces: tuple[Value, ...] = (dy,) * len(node.operands)
+            pieces: tuple[Value | None, ...] = (dy,) * len(node.operands)
         elif self.fn == "multiply":
             pieces = tuple(tape.pointwise("multiply", dy, tape.operand(node, 1 - i)) for i in (0, 1))
         elif self.fn == "subtract":
             pieces = (dy, tape.pointwise("scale", dy, factor=sympy.Integer(-1)))
+        elif self.fn == "divide":
+            share = tape.pointwise("divide", dy, tape.operand(node, 1))
+            pieces = (share, tape.pointwise("multiply", share, tape.output(node, 0), factor=-1 / self.factor))
+        elif self.fn == "where_less":
+            pieces = (tape.pointwise("where_less_grad", dy, tape.operand(node, 1), tape.operand(node, 2)), None, None)
         elif self.fn == "square":
             pieces = (tape.pointwise("multiply", dy, tape.operand(node, 0), factor=sympy.Integer(2)),)
         elif self.fn == "gelu":
             pieces = (tape.pointwise("gelu_grad", tape.operand(node, 0), dy),)
         else:
             raise GraphError(f"{node.name}: no backward rule for pointwise {self.fn!r}; add one beside its meaning")
-        return tuple(tape.sum_to(p, tape.operand_type(node, i)) for i, p in enumerate(pieces))
+        return tuple(None if p is None else tape.sum_to(p, tape.operand_type(node, i)) for i, p in enumerate(pieces))
 
 
 def align(array: Array, tensor: Tensor, out: Tensor) -> Array:

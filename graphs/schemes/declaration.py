@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes.scheme import Scheme
 
@@ -13,13 +13,15 @@ from graphs.schemes.scheme import Scheme
 class Declaration:
     """A scheme, and what its row in Tables V-VIII speaks of.
 
-    ``ffn`` is the feed-forward layer of that row.  ``assumes`` are ids of the ledger that hold for it although they do
-    not hold for every row, such as balanced-routing.  ``place`` is where it is declared, for messages.
+    ``ffn`` and ``attention`` are the feed-forward layer and the kind of attention of that row.  ``assumes`` are ids of
+    the ledger that hold for it although they do not hold for every row, such as balanced-routing.  ``place`` is where
+    it is declared, for messages.
     """
 
     scheme: Scheme
     ffn: str = "dense"
     assumes: tuple[str, ...] = ()
+    attention: str = "plain"
     place: str = ""
 
 
@@ -33,7 +35,10 @@ def declaration_in(found: object, place: str) -> Declaration:
     ffn = getattr(found, "FFN", Declaration.ffn)
     if not isinstance(ffn, str) or ffn not in FEED_FORWARDS:
         raise GraphError(f"{place}: FFN is {ffn!r}; use one of {', '.join(FEED_FORWARDS)}")
+    attention = getattr(found, "ATTENTION", Declaration.attention)
+    if not isinstance(attention, str) or attention not in ATTENTIONS:
+        raise GraphError(f"{place}: ATTENTION is {attention!r}; use one of {', '.join(ATTENTIONS)}")
     assumes = getattr(found, "ASSUMES", ())
     if not isinstance(assumes, tuple) or not all(isinstance(name, str) for name in assumes):
         raise GraphError(f"{place}: ASSUMES is {assumes!r}; make it a tuple of ids that `derive ledger` lists")
-    return Declaration(scheme, ffn, assumes, place)
+    return Declaration(scheme, ffn, assumes, attention, place)

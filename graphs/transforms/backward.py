@@ -2,19 +2,21 @@
 
 Each op's vector-Jacobian rule says what the backward pass computes and, by what it asks the tape for, which forward
 values must be kept.  A loop's backward is a loop over the reversed body.  Under recomputation the backward body
-computes the values inside of some regions again, from what flows into them.
+computes the values inside of some regions again, from what flows into them, and loops in such a region as a whole.  A
+carried value that every iteration changes in a way that can be undone, such as rolling it on, is not kept per
+iteration: the backward loop starts from the last and undoes the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import cast
 
 import sympy
 
-from graphs.axes import Role, Tensor
+from graphs.axes import UNDIFFERENTIATED, Role, Tensor
 from graphs.errors import GraphError
 from graphs.ir import ATTENTION, REGIONS, Builder, Graph, Node, Op, Value
 from graphs.ops.constant import Broadcast, Constant
@@ -39,29 +41,40 @@ class Recompute(Enum):
 
 @dataclass
 class Tape:
-    """What a vector-Jacobian rule may do: read forward values and append backward operations."""
+    """What a vector-Jacobian rule may do: read forward values and append backward operations.
+
+    ``rebuilt`` are forward values that a backward loop arrived at by undoing what the forward loop did to them.
+    """
 
     build: Builder
     source: Graph
     fetch: Callable[[Value, Node], Value]
     loops: Mapping[str, LoopBackward]
+    rebuilt: dict[Value, Value] = field(default_factory=dict)
+
+    def read(self, value: Value, reader: Node) -> Value:
+        """A forward value that the backward of ``reader`` wants; asking for it may make it a saved value."""
+        return self.rebuilt[value] if value in self.rebuilt else self.fetch(value, reader)
 
     def operand_type(self, node: Node, index: int) -> Tensor:
         return self.source.type(node.operands[index])
 
     def operand(self, node: Node, index: int) -> Value:
         """The forward operand; asking for it makes it a saved value, or one that is computed again."""
-        return self.fetch(node.operands[index], node)
+        return self.read(node.operands[index], node)
 
     def output(self, node: Node, index: int) -> Value:
         """The forward result; asking for it makes it a saved value, or one that is computed again."""
-        return self.fetch(Value(node.name, index), node)
+        return self.read(Value(node.name, index), node)
 
     def apply(self, op: Op, *values: Value, role: Role = Role.GRADIENT, name: str | None = None) -> Value:
         return self.build.add(op, *values, role=role, name=f"{name or op.kind}'")[0]
 
     def pointwise(self, fn: str, *values: Value, factor: sympy.Expr = ONE) -> Value:
         return self.apply(Pointwise(fn, factor), *values, name=fn)
+
+    def zeros(self, like: Tensor) -> Value:
+        return self.apply(Broadcast(like.axes), self.apply(Constant(0.0), name="zero"), name="zeros")
 
     @staticmethod
     def gradient_role(tensor: Tensor) -> Role:
@@ -99,11 +112,15 @@ def sweep(tape: Tape, nodes: Sequence[Node], cotangents: dict[Value, Value]) -> 
             pieces = node.op.vjp(tape, node, given)
         for operand, piece in zip(node.operands, pieces, strict=True):
             tensor = tape.source.type(operand)
-            if piece is None or tensor.role in (Role.INDEX, Role.INPUT):
-                continue
-            before, role = cotangents.get(operand), tape.gradient_role(tensor)
-            both = piece if before is None else tape.apply(Pointwise("add"), before, piece, role=role, name="add")
-            cotangents[operand] = both
+            if piece is not None and tensor.role not in UNDIFFERENTIATED:
+                accumulate(tape, cotangents, operand, piece)
+
+
+def accumulate(tape: Tape, cotangents: dict[Value, Value], value: Value, piece: Value) -> None:
+    """Add a contribution to the cotangent of a value."""
+    before, role = cotangents.get(value), tape.gradient_role(tape.source.type(value))
+    both = piece if before is None else tape.apply(Pointwise("add"), before, piece, role=role, name="add")
+    cotangents[value] = both
 
 
 def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.NONE) -> Graph:
@@ -113,12 +130,12 @@ def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.
     """
     if graph.type(graph.outputs[loss]).axes:
         raise GraphError(f"graph {graph.name}: output {loss!r} is not a scalar; sum it first")
-    loops = {n.name: plan_loop(n, recompute) for n in graph.nodes if isinstance(n.op, Repeat)}
+    loops = plan_loops(graph, recompute)
     build = Builder(f"{graph.name}/training")
     for name, tensor in graph.inputs.items():
         build.input(name, tensor)
-    for node in graph.nodes:
-        build.append(loops[node.name].extended(node) if node.name in loops else node)
+    for node in keeping(graph, loops).nodes:
+        build.append(node)
     build.phase = "backward"
     tape = Tape(build, graph, lambda value, _reader: value, loops)
     cotangents = {graph.outputs[loss]: tape.apply(Constant(1.0), name="seed")}
@@ -144,87 +161,135 @@ def prune(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class LoopBackward:
-    """The reversed loop of one `Repeat`: its body, the forward values it keeps, and where its inputs come from."""
+    """The reversed loop of one `Repeat`: its body, the forward values it keeps, and where its inputs come from.
+
+    It carries the cotangents of ``carried`` values, sums up those of ``summed`` ones, which all iterations share, and
+    goes back through ``rebuilt`` ones; then come ``stacked`` inputs, saved values and ``shared`` inputs.
+    """
 
     forward: Repeat
     body: Graph
+    carried: tuple[str, ...]
+    summed: tuple[str, ...]
+    rebuilt: tuple[str, ...]
+    stacked: tuple[str, ...]
     saved: tuple[Value, ...]
-    stacked_inputs: tuple[str, ...]
-    shared_inputs: tuple[str, ...]
+    shared: tuple[str, ...]
     gradients: tuple[str, ...]
 
     def extended(self, node: Node) -> Node:
         """The forward loop that also stacks the values its backward reads."""
         body = self.forward.body
-        outputs = dict(body.outputs) | {f"saved:{v.node}[{v.index}]": v for v in self.saved}
+        outputs = dict(body.outputs) | {saved_name(v): v for v in self.saved}
         op = replace(self.forward, body=Graph(body.name, body.inputs, body.nodes, outputs))
         types = (*node.types, *(body.type(v).prepend(self.forward.axis) for v in self.saved))
         return replace(node, op=op, types=types)
 
     def emit(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
-        carried = self.forward.carried
-        if any(c is None for c in cotangents[:carried]) or any(c is not None for c in cotangents[carried:]):
-            raise GraphError(f"{node.name}: the loss must depend on every carried value and on no stacked one")
-        names = list(self.forward.body.inputs)
-        kept = [Value(node.name, len(node.types) + i) for i in range(len(self.saved))]
-        stacked = [tape.operand(node, names.index(n)) for n in self.stacked_inputs]
-        shared = [tape.operand(node, names.index(n)) for n in self.shared_inputs]
-        given = [c for c in cotangents[:carried] if c is not None]
-        op = Repeat(self.body, self.forward.axis, carried, len(stacked) + len(kept), not self.forward.reverse)
+        names, types = list(self.forward.body.inputs), list(self.forward.body.inputs.values())
+        if any(c is not None for c in cotangents[self.forward.carried :]):
+            raise GraphError(f"{node.name}: the loss must not depend on a stacked value; carry it")
+        given = []
+        for name in (*self.carried, *self.summed):
+            i = names.index(name)
+            found = cotangents[i] if i < self.forward.carried else None
+            given.append(tape.zeros(types[i]) if found is None else found)
+        given += [tape.read(Value(node.name, names.index(n)), node) for n in self.rebuilt]
+        stacked = [tape.operand(node, names.index(n)) for n in self.stacked]
+        kept = [tape.read(Value(node.name, len(node.types) + i), node) for i in range(len(self.saved))]
+        shared = [tape.operand(node, names.index(n)) for n in self.shared]
+        op = Repeat(self.body, self.forward.axis, len(given), len(stacked) + len(kept), not self.forward.reverse)
         results = tape.build.add(op, *given, *stacked, *kept, *shared, name=f"{node.name}'")
-        by_name = dict(zip((*names[:carried], *self.gradients), results, strict=True))
+        by_name = dict(zip((*self.carried, *self.summed), results, strict=False))
+        by_name.update(zip(self.gradients, results[len(given) :], strict=True))
+        starts = results[len(given) - len(self.rebuilt) : len(given)]
+        tape.rebuilt.update((node.operands[names.index(n)], v) for n, v in zip(self.rebuilt, starts, strict=True))
         return [by_name.get(n) for n in names]
 
 
+def plan_loops(graph: Graph, recompute: Recompute) -> dict[str, LoopBackward]:
+    return {n.name: plan_loop(n, recompute) for n in graph.nodes if isinstance(n.op, Repeat)}
+
+
+def keeping(graph: Graph, loops: Mapping[str, LoopBackward]) -> Graph:
+    """The graph whose loops stack what their backward reads."""
+    nodes = tuple(loops[n.name].extended(n) if n.name in loops else n for n in graph.nodes)
+    return Graph(graph.name, graph.inputs, nodes, graph.outputs)
+
+
+def saved_name(value: Value) -> str:
+    return f"saved:{value.node}[{value.index}]"
+
+
 def plan_loop(node: Node, recompute: Recompute) -> LoopBackward:
-    """Differentiate a loop body with respect to its carried and stacked inputs."""
+    """Differentiate a loop body with respect to its inputs."""
     op = cast(Repeat, node.op)
-    body, names = op.body, list(op.body.inputs)
-    stacked = names[op.carried : op.carried + op.stacked]
-    outputs = list(body.outputs.values())
-    if any(isinstance(n.op, Repeat) for n in body.nodes):
-        raise GraphError(f"{node.name}: a loop inside a loop has no backward yet; flatten it")
+    loops = plan_loops(op.body, Recompute.NONE)
+    forward = replace(op, body=keeping(op.body, loops))
+    body, names, last = forward.body, list(op.body.inputs), op.carried + op.stacked
+    followed = [n for n in names if body.inputs[n].role not in UNDIFFERENTIATED]
+    carried, summed = ([n for n in followed if n in part] for part in (names[: op.carried], names[last:]))
+    ends = dict(zip(names[: op.carried], body.outputs.values(), strict=False)) | {n: Value(n) for n in summed}
     build = Builder(f"{body.name}'", phase="backward")
-    seeds = [
-        build.input(f"d:{n}", body.type(v).with_role(Role.GRADIENT))
-        for n, v in zip(names[: op.carried], outputs, strict=False)
-    ]
-    reader = _BodyReader(build, body, set(stacked), set(names[op.carried + op.stacked :]), recompute)
-    tape = Tape(build, body, reader.fetch, {})
-    cotangents = dict(zip(outputs, seeds, strict=False))
-    sweep(tape, body.nodes, cotangents)
-    for name in names[: op.carried]:
-        build.output(f"d:{name}", cotangents[Value(name)])
-    gradients = tuple(n for n in stacked if Value(n) in cotangents)
+    reader = _BodyReader(build, forward, recompute)
+    tape = Tape(build, body, reader.fetch, loops)
+    cotangents: dict[Value, Value] = {}
+    for name in (*carried, *summed):
+        seed = build.input(f"d:{name}", body.type(ends[name]).with_role(Role.GRADIENT))
+        accumulate(tape, cotangents, ends[name], seed)
+    sweep(tape, op.body.nodes, cotangents)
+    summed = [n for n in summed if cotangents[Value(n)] != Value(f"d:{n}")]
+    for name in (*carried, *summed):
+        build.output(f"d:{name}", cotangents.get(Value(name)) or tape.zeros(body.inputs[name]))
+    for name in reader.rebuilt:
+        build.output(f"rebuilt:{name}", reader.known[Value(name)])
+    gradients = [n for n in names[op.carried : last] if Value(n) in cotangents]
     for name in gradients:
         build.output(f"grad:{name}", cotangents[Value(name)])
-    if any(Value(n) in cotangents for n in names[op.carried + op.stacked :]):
-        raise GraphError(f"{node.name}: a parameter shared by all iterations is not supported; stack it along the loop")
-    _order_inputs(
-        build, [*(f"d:{n}" for n in names[: op.carried]), *reader.stacked, *reader.saved_names, *reader.shared]
+    return _plan_of(reader, carried, summed, gradients)
+
+
+def _plan_of(reader: _BodyReader, carried: list[str], summed: list[str], gradients: list[str]) -> LoopBackward:
+    """The plan once the body is built; what nothing reads in the end is neither kept nor handed in."""
+    graph = prune(reader.build.graph())
+    read = {v.node for n in graph.nodes for v in n.operands} | {v.node for v in graph.outputs.values()}
+    stacked, shared = (tuple(n for n in found if n in read) for found in (reader.stacked, reader.shared))
+    saved = tuple(v for v in reader.saved if saved_name(v) in read)
+    returned = (*(f"d:{n}" for n in (*carried, *summed)), *(f"rebuilt:{n}" for n in reader.rebuilt))
+    inputs = {n: graph.inputs[n] for n in (*returned, *stacked, *map(saved_name, saved), *shared)}
+    return LoopBackward(
+        reader.loop,
+        Graph(graph.name, inputs, graph.nodes, graph.outputs),
+        tuple(carried),
+        tuple(summed),
+        tuple(reader.rebuilt),
+        stacked,
+        saved,
+        shared,
+        tuple(gradients),
     )
-    graph = prune(build.graph())
-    return LoopBackward(op, graph, tuple(reader.saved), tuple(reader.stacked), tuple(reader.shared), gradients)
-
-
-def _order_inputs(build: Builder, order: list[str]) -> None:
-    build.inputs = {name: build.inputs[name] for name in order}
 
 
 class _BodyReader:
-    """Gives a backward body the forward values it asks for: as loop inputs, as saved values, or computed again.
+    """Gives a backward body the forward values it asks for.
 
-    A value is computed again where the occurrence that made it and the one that reads it both lie in regions that are.
-    So what flows into such a region, and what the rest reads of it, is saved.
+    They come as loop inputs, as saved values, by undoing what the forward body did, or computed again.  A value is
+    computed again where the occurrence that made it and the one that reads it both lie in regions that are.  So what
+    flows into such a region, and what the rest reads of it, is saved.
     """
 
-    def __init__(self, build: Builder, body: Graph, stacked: set[str], shared: set[str], recompute: Recompute) -> None:
-        self.build, self.body, self.again = build, body, recompute.regions
-        self.is_stacked, self.is_shared = stacked, shared
+    def __init__(self, build: Builder, loop: Repeat, recompute: Recompute) -> None:
+        self.build, self.loop, self.body, self.again = build, loop, loop.body, recompute.regions
+        names, last = list(loop.body.inputs), loop.carried + loop.stacked
+        self.is_stacked, self.is_shared = set(names[loop.carried : last]), set(names[last:])
+        self.chains = {
+            n: _undoable(loop.body, n, v)
+            for n, v in zip(names[: loop.carried], loop.body.outputs.values(), strict=False)
+        }
         self.stacked: list[str] = []
         self.shared: list[str] = []
         self.saved: list[Value] = []
-        self.saved_names: list[str] = []
+        self.rebuilt: list[str] = []
         self.known: dict[Value, Value] = {}
 
     def fetch(self, value: Value, reader: Node) -> Value:
@@ -234,25 +299,55 @@ class _BodyReader:
 
     def _obtain(self, value: Value, reader: Node) -> Value:
         tensor = self.body.type(value)
-        if value.node in self.is_stacked:
-            self.stacked.append(value.node)
-            return self.build.input(value.node, tensor)
-        if value.node in self.is_shared:
-            self.shared.append(value.node)
-            return self.build.input(value.node, tensor)
+        for name, chain in self.chains.items():
+            if value in (Value(name), *(Value(n.name) for n in chain)) and chain:
+                return self._rebuild(name, chain)[value]
+        for names, found in ((self.is_stacked, self.stacked), (self.is_shared, self.shared)):
+            if value.node in names:
+                found.append(value.node)
+                return self.build.input(value.node, tensor)
         producer = self.body.by_name.get(value.node)
         if producer is not None and {producer.region, reader.region} <= set(self.again):
             return self._again(producer, value)
         self.saved.append(value)
-        name = f"saved:{value.node}[{value.index}]"
-        self.saved_names.append(name)
-        return self.build.input(name, tensor)
+        return self.build.input(saved_name(value), tensor)
+
+    def _rebuild(self, name: str, chain: Sequence[Node]) -> dict[Value, Value]:
+        """All values between a carried value and what becomes of it, from the latter on."""
+        self.rebuilt.append(name)
+        at = self.build.input(f"rebuilt:{name}", chain[-1].types[0])
+        for node in reversed(chain):
+            self.known[Value(node.name)] = at
+            (at,) = self.build.add(cast(Op, node.op.inverse()), at, name=f"{node.name}.undone", role=node.types[0].role)
+        self.known[Value(name)] = at
+        return self.known
 
     def _again(self, node: Node, value: Value) -> Value:
         operands = tuple(self.fetch(v, node) for v in node.operands)
         if node.name not in {n.name for n in self.build.nodes}:
-            self.build.append(replace(node, operands=operands, phase="recompute"))
+            self.build.append(replace(in_phase(node, "recompute"), operands=operands))
         return value
+
+
+def _undoable(body: Graph, name: str, output: Value) -> list[Node]:
+    """The occurrences that make of a carried value what is handed on, in order, where each of them can be undone."""
+    chain: list[Node] = []
+    while output != Value(name):
+        node = body.by_name.get(output.node)
+        if node is None or node.op.inverse() is None:
+            return []
+        chain.insert(0, node)
+        (output,) = node.operands
+    return chain
+
+
+def in_phase(node: Node, phase: str) -> Node:
+    """The occurrence, with everything inside of it if it is a loop, in another phase."""
+    if not isinstance(node.op, Repeat):
+        return replace(node, phase=phase)
+    body = node.op.body
+    nodes = tuple(in_phase(n, phase) for n in body.nodes)
+    return replace(node, op=replace(node.op, body=Graph(body.name, body.inputs, nodes, body.outputs)), phase=phase)
 
 
 def saved_values(graph: Graph) -> list[Value]:

@@ -12,10 +12,14 @@ from graphs.ops.slice import Slice, Stack
 from graphs.transforms.backward import prune
 
 
-def unroll(graph: Graph, count: int) -> Graph:
-    """The graph with ``count`` copies of each loop body; it runs at sizes at which the loops run ``count`` times."""
-    if count < 1:
-        raise GraphError(f"graph {graph.name}: cannot unroll {count} times; a loop runs at least once")
+def unroll(graph: Graph, count: int | Mapping[str, int]) -> Graph:
+    """The graph with ``count`` copies of each loop body; it runs at sizes at which the loops run ``count`` times.
+
+    Where loops run differently often, ``count`` says how often for the name of each loop's axis.
+    """
+    for times in [count] if isinstance(count, int) else count.values():
+        if times < 1:
+            raise GraphError(f"graph {graph.name}: cannot unroll {times} times; a loop runs at least once")
     unroller = _Unroller(Builder(f"{graph.name}/unrolled"), count)
     for name, tensor in graph.inputs.items():
         unroller.build.input(name, tensor)
@@ -28,8 +32,8 @@ def unroll(graph: Graph, count: int) -> Graph:
 class _Unroller:
     """Appends copies of occurrences.  A loop's stacked results stay apart until something wants them as one value."""
 
-    def __init__(self, build: Builder, count: int) -> None:
-        self.build, self.count = build, count
+    def __init__(self, build: Builder, counts: int | Mapping[str, int]) -> None:
+        self.build, self.counts = build, counts
         self.entries: dict[Value, tuple[Repeat, list[Value]]] = {}
         self.stacked: dict[Value, Value] = {}
 
@@ -54,7 +58,8 @@ class _Unroller:
         if value not in self.entries:
             return value
         if value not in self.stacked:
-            op, pieces = self.entries[value]
+            op, entries = self.entries[value]
+            pieces = [self.whole(v) for v in entries]
             role = self.build.type(pieces[0]).role
             (self.stacked[value],) = self.build.add(Stack(op.axis), *pieces, name=f"{value.node}.stack", role=role)
         return self.stacked[value]
@@ -67,10 +72,10 @@ class _Unroller:
         return self.build.add(Slice(op.axis.name, i), value, name=f"{value.node}@{i}", role=role)[0]
 
     def _loop(self, node: Node, op: Repeat, operands: Sequence[Value], name: str) -> list[Value]:
-        self._check(node, op)
+        count = self._count(node, op)
         names, outputs = list(op.body.inputs), list(op.body.outputs.values())
         carried, pieces = list(operands[: op.carried]), {}
-        for i in reversed(range(self.count)) if op.reverse else range(self.count):
+        for i in reversed(range(count)) if op.reverse else range(count):
             last = op.carried + op.stacked
             stacked = [self._entry(v, op, i) for v in operands[op.carried : last]]
             given = [*carried, *stacked, *operands[last:]]
@@ -79,11 +84,16 @@ class _Unroller:
             carried, pieces[i] = results[: op.carried], results[op.carried :]
         stacks = [Value(name, j) for j in range(op.carried, len(outputs))]
         for j, value in enumerate(stacks):
-            self.entries[value] = (op, [self.whole(pieces[i][j]) for i in range(self.count)])
+            self.entries[value] = (op, [pieces[i][j] for i in range(count)])
         return [*carried, *stacks]
 
-    def _check(self, node: Node, op: Repeat) -> None:
+    def _count(self, node: Node, op: Repeat) -> int:
+        """How often the loop is to be unrolled."""
+        count = self.counts if isinstance(self.counts, int) else self.counts.get(op.axis.name)
+        if count is None:
+            raise GraphError(f"{node.name} runs along axis {op.axis.name!r}; say how often it is unrolled")
         if op.axis.splits:
             raise GraphError(f"{node.name}: a partitioned loop cannot be unrolled; unroll the sequential graph")
-        if op.axis.size.is_Integer and op.axis.size != self.count:
-            raise GraphError(f"{node.name} runs {op.axis.size} times, not {self.count}; unroll {op.axis.size} times")
+        if op.axis.size.is_Integer and op.axis.size != count:
+            raise GraphError(f"{node.name} runs {op.axis.size} times, not {count}; unroll {op.axis.size} times")
+        return count

@@ -26,11 +26,14 @@ from graphs.ops.collective import Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
 from graphs.ops.dropout import Dropout
+from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
+from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.repeat import Repeat
+from graphs.ops.roll import Roll
 from graphs.ops.route import Route
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
@@ -99,6 +102,7 @@ def counted(graph: Graph, node: Node, sizes: Mapping[str, int]) -> tuple[int | F
     return even.work, (expand_node(graph, node, sizes, skewed) if routed else even).depth
 
 
+HEADS = Blocks(*(SIZES.axes()[n] for n in "chk"))
 CASES: dict[str, tuple[Graph, Node]] = {
     "matrix product": single(Contraction(("b", "f")), tensor("b c"), tensor("c f")),
     "dot product": single(Contraction(()), tensor("c"), tensor("c")),
@@ -124,6 +128,10 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "scale by a factor": single(Pointwise("scale", size("h")), tensor("b c")),
     "function and factor": single(Pointwise("square", sympy.Integer(2)), tensor("b c")),
     "broadcasting sum": single(Pointwise("add"), tensor("b"), tensor("c")),
+    "heads of channels": single(Unfold(HEADS), tensor("b c")),
+    "channels of heads": single(Fold(HEADS), tensor("b h k")),
+    "entries that move on": single(Roll("b"), tensor("b c")),
+    "positions": single(Positions(SIZES.axes()["b"])),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),
@@ -217,7 +225,7 @@ def results_of(node: Node) -> Form:
     """One addition fewer than products for each result: what 2k has and 2k-1 has not."""
     out = Form.constant(1)
     (result,) = node.types
-    restricted = {n for r in result.domain for n in ({r.query, r.key} if isinstance(r, Causal) else {r.axis})}
+    restricted = {n for r in result.domain for n in (r.axes if isinstance(r, Causal) else {getattr(r, "axis", "")})}
     for r in result.domain:
         out = out * (symbol("m") * (symbol("m") + 1) / 2 if isinstance(r, Causal) else symbol("E_a"))
     for axis in result.axes:

@@ -42,7 +42,7 @@ def test_an_example_gives_the_sequential_loss_and_gradients_at_all_degrees_up_to
     meshes = example.scheme.meshes
     for degrees in itertools.product((1, 2), repeat=len(meshes)):
         for ffn in ("dense", "experts"):
-            found = simulate(example.scheme, model, ffn, dict(zip(meshes, degrees, strict=True)), {"L": 2}, seed=3)
+            found = simulate(example, model, ffn, dict(zip(meshes, degrees, strict=True)), {"L": 2}, seed=3)
             assert found.agrees
             assert {"loss", "grad:W_q", "grad:W_e"} <= set(found.differences)
 
@@ -50,14 +50,14 @@ def test_an_example_gives_the_sequential_loss_and_gradients_at_all_degrees_up_to
 @pytest.mark.parametrize("degrees", [{"P_x": 3, "P_y": 2}, {"P_x": 1, "P_y": 4}])
 @pytest.mark.parametrize("example", [TENSOR_2D], indirect=True)
 def test_a_grid_need_not_be_square(example, degrees) -> None:
-    found = simulate(example.scheme, "policy", "dense", degrees, {})
+    found = simulate(example, "policy", "dense", degrees, {})
     assert found.agrees
     assert found.ranks == degrees["P_x"] * degrees["P_y"]
 
 
 @pytest.mark.parametrize("example", [HYBRID], indirect=True)
 def test_experts_on_data_ranks_gather_tokens_and_scatter_their_sums_once_a_layer(example) -> None:
-    found = simulate(example.scheme, "policy", "experts", {"P_e": 2}, {"L": 3})
+    found = simulate(example, "policy", "experts", {"P_e": 2}, {"L": 3})
     layer = {action: n for (phase, action, _), n in found.collectives.items() if phase == "forward" and n == 3}
     assert set(layer) == {"all_gather", "reduce_scatter", "all_to_all"}
 
@@ -65,4 +65,4 @@ def test_experts_on_data_ranks_gather_tokens_and_scatter_their_sums_once_a_layer
 @pytest.mark.parametrize("example", [TENSOR_2D], indirect=True)
 def test_a_degree_that_divides_not_is_refused_in_one_sentence(example) -> None:
     with pytest.raises(GraphError, match=r"P_x=3 does not divide axis '\w' of size \d+; change one"):
-        simulate(example.scheme, "policy", "dense", {"P_x": 3}, {"h": 4})
+        simulate(example, "policy", "dense", {"P_x": 3}, {"h": 4})

@@ -20,12 +20,15 @@ from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
+from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.roll import Roll
 from graphs.ops.route import Route
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
@@ -120,6 +123,7 @@ def causal_scores(build: Builder) -> Value:
     return build.add(Contraction(("s", "t"), (Causal("s", "t"),)), q, k)[0]
 
 
+HEADS = Blocks(*(SIZES.axes()[n] for n in "chk"))
 #: operation and the types of its operands (all parameters but for index data)
 RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "contraction": (Contraction(("f", "s")), (P("s c"), P("c f"))),
@@ -129,6 +133,9 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "causal contraction": (Contraction(("s", "t"), (Causal("s", "t"),)), (P("s c"), P("t c"))),
     "sum": (Reduction("sum", ("c", "s")), (P("s c f"),)),
     "relabel": (Relabel("s", "t"), (P("s c"),)),
+    "unfold": (Unfold(HEADS), (P("s c"),)),
+    "fold": (Fold(HEADS), (P("s h k"),)),
+    "roll": (Roll("s", 2), (P("s c"),)),
     "broadcast": (Broadcast((SIZES.axes()["s"], SIZES.axes()["c"])), (P("c"),)),
     "lookup": (Lookup("v"), (P("v c"), index("b s"))),
     "lookup in columns": (Lookup("v"), (P("c v"), index("s"))),
@@ -142,6 +149,7 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "add": (Pointwise("add"), (P("s c"), P("c"))),
     "subtract": (Pointwise("subtract", size("h")), (P("c"), P("s c"))),
     "multiply": (Pointwise("multiply", sympy.Rational(1, 2)), (P("s c"), P("f c"))),
+    "divide": (Pointwise("divide", size("h")), (P("s c"), P("c"))),
     "square": (Pointwise("square", sympy.Integer(3)), (P("s c"),)),
     "gelu": (Pointwise("gelu", 1 / sympy.sqrt(size("d"))), (P("s c"),)),
     "scale": (Pointwise("scale", size("d") / size("h")), (P("s c"),)),
@@ -198,7 +206,7 @@ def test_a_tied_table_gets_gradients_from_both_of_its_uses() -> None:
 
 #: kinds whose rule is tested in a model or above, and kinds that carry no gradient
 TESTED_ELSEWHERE = {Repeat, Route}
-NO_GRADIENT = {Constant, OneHot}
+NO_GRADIENT = {Constant, OneHot, Positions}
 REFUSING = {
     Scatter: "scatter occurs in backward graphs only and is not differentiated again",
     Pad: "pad occurs in backward graphs only and is not differentiated again",
@@ -230,7 +238,7 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
             (P("c"),) * FUNCTIONS[fn][0],
             f"no backward rule for pointwise '{fn}'; add one beside its meaning",
         )
-        for fn in ("divide", "exp", "log", "rsqrt", "gelu_grad", "keep_finite")
+        for fn in ("exp", "log", "rsqrt", "gelu_grad", "keep_finite", "maximum", "where_less_grad")
     },
 }
 

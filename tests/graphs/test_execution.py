@@ -22,12 +22,15 @@ from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
+from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.roll import Roll
 from graphs.ops.route import Route
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
@@ -142,6 +145,7 @@ TABLE, AXES = RNG.normal(size=(VOCABULARY, D)), SIZES.axes()
 MASKED = np.where(LOWER > 0, SQUARE, -np.inf)
 ID = T("s", role=Role.INDEX)
 GATES = np.where(RNG.permuted(np.tile(np.arange(4), (M, 1)), axis=1) < 2, RNG.uniform(1, 2, (M, 4)), 0.0)
+HEADS = Blocks(*(AXES[n] for n in "chk"))
 KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
 
 #: operation, types and arrays of the operands, result
@@ -160,6 +164,11 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     "maximum": (Reduction("max", ("s", "c")), [(T("s c"), X)], X.max()),
     "maximum of causal entries": (Reduction("max", ("t",)), [(T("s t", CAUSAL), SQUARE)], MASKED.max(1)),
     "relabel": (Relabel("s", "t"), [(T("s c"), X)], X),
+    "unfold": (Unfold(HEADS), [(T("s c"), X)], X.reshape(M, N["h"], -1)),
+    "fold": (Fold(HEADS), [(T("s h k"), X.reshape(M, N["h"], -1))], X),
+    "roll": (Roll("s"), [(T("s c"), X)], X[[M - 1, *range(M - 1)]]),
+    "roll back two places": (Roll("c", -2), [(T("s c"), X)], X[:, [*range(2, D), 0, 1]]),
+    "positions": (Positions(AXES["s"]), [], np.arange(float(M))),
     "constant": (Constant(2.5), [], np.asarray(2.5)),
     "broadcast": (Broadcast((AXES["c"], AXES["s"], AXES["f"])), [(T("s c"), X)], np.repeat(X.T[:, :, None], F, 2)),
     "lookup": (Lookup("v"), [(T("v c"), TABLE), (ID, IDS)], TABLE[IDS.astype(int)]),
@@ -222,13 +231,17 @@ PLAIN = {
     "gelu_grad": Y * (gelu(X + 1e-6) - gelu(X - 1e-6)) / 2e-6,
     "keep_finite": np.where(np.isfinite(KEPT), X, 0),
     "scale": X,
+    "maximum": (X + Y + abs(X - Y)) / 2,
+    "where_less": np.where(KEPT < Y, X, -np.inf),
+    "where_less_grad": X * (KEPT < Y),
 }
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS)
 def test_a_pointwise_function_is_what_plain_numpy_says_times_its_factor(fn: str) -> None:
     first = X**2 if fn in ("log", "rsqrt") else X
-    arrays = (first, KEPT if fn == "keep_finite" else Y)[: FUNCTIONS[fn][0]]
+    second = KEPT if fn in ("keep_finite", "where_less", "where_less_grad") else Y
+    arrays = (first, second, Y)[: FUNCTIONS[fn][0]]
     build = Builder("single")
     values = [build.input(f"x{i}", T("s c")) for i in range(len(arrays))]
     build.output("y", build.add(Pointwise(fn, 1 / sympy.sqrt(size("h"))), *values)[0])

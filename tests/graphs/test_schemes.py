@@ -220,7 +220,7 @@ def test_ranks_share_the_work_of_every_contraction_evenly(name: str, shared: int
 
 
 def test_schemes_are_discovered_in_sorted_order_of_their_files() -> None:
-    known = "Context Data Expert Expert-A2A 5D HSDP None Pipeline Sequence Tensor 3D Ulysses ZeRO-1 ZeRO-2 ZeRO-3"
+    known = "Context Data Expert Expert-A2A 5D HSDP None Pipeline Ring Sequence Tensor 3D Ulysses ZeRO-1 ZeRO-2 ZeRO-3"
     assert " ".join(schemes()) == known
     assert all(scheme.source for scheme in schemes().values())
     assert not schemes()["None"].entries

@@ -11,10 +11,12 @@ from graphs.errors import GraphError
 from graphs.ir import UPDATE, Builder, Graph, Node, Op, Value
 from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.constant import Broadcast, Constant
+from graphs.ops.fold import Fold, Unfold
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.roll import Roll
 from graphs.schemes.scheme import LAYER
 from graphs.transforms.partition.forms import Form, Partial, plan, resplit
 from graphs.transforms.partition.layouts import Layouts, Splits
@@ -140,10 +142,38 @@ class Spmd:
             return self._loop(at, op)
         if isinstance(op, Relabel):
             return self._relabel(at, op)
-        active = self.layouts.splits(at.names, at.node.name, _stored_as(at.node), at.node.region)
+        if isinstance(op, Unfold | Fold):
+            return self._refold(at, op)
+        active = self._active(at)
+        if isinstance(op, Roll) and op.axis in active:
+            return self._permute(at, op, active)
         if set(op.whole_axes) & set(active):
             return self._expanded(at, active)
         return self._plain(at, op, active)
+
+    def _active(self, at: Occurrence, but: tuple[str, ...] = ()) -> Target:
+        """What stays cut among the axes of an occurrence; index data is made whole everywhere."""
+        if all(t.role is Role.INDEX for t in at.node.types):
+            return {}
+        names = tuple(n for n in at.names if n not in but)
+        return self.layouts.splits(names, at.node.name, _stored_as(at.node), at.node.region)
+
+    def _refold(self, at: Occurrence, op: Unfold | Fold) -> list[Form]:
+        """An axis is cut as its blocks are; a block is not."""
+        whole, outer, inner = op.blocks.whole, op.blocks.outer, op.blocks.inner
+        active = self._active(at, but=(whole.name, inner.name))
+        active[whole.name] = active.get(outer.name, ())
+        form = self.bring(at.operands[0], active, frozenset(), at.node.phase, self.stage)
+        cut = {a.name: replace(a, splits=active.get(a.name, ())) for a in (whole, outer, inner)}
+        return self._append(at, op.with_axes(cut), [form], self.stage)
+
+    def _permute(self, at: Occurrence, op: Roll, active: Target) -> list[Form]:
+        """Rolling an axis of which every rank has one entry hands the entry on to the next rank."""
+        form = self.bring(at.operands[0], active, frozenset(), at.node.phase, self.stage)
+        if form.tensor.axis(op.axis).extent != 1 or len(active[op.axis]) != 1:
+            self._refuse(f"{at.node.name} rolls axis {op.axis!r}, of which a rank has not one entry; cut it as finely")
+        (cut,) = active[op.axis]
+        return self._append(at, Collective("permute", cut.mesh, op.axis, step=op.step), [form], self.stage)
 
     def _relabel(self, at: Occurrence, op: Relabel) -> list[Form]:
         """The same data under another name: every form passes, at no cost."""
@@ -215,6 +245,10 @@ class Spmd:
 
     def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
         layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
+        if layers and op.axis.name != LAYER:
+            self._refuse(
+                f"the iterations of {at.node.name} follow each other on every rank; leave {op.axis.name!r} unmapped"
+            )
         sums = self._open_sums(at, op)
         while True:  # a sum that one iteration completes is complete in all: try again with fewer
             inner = Spmd(op.body, replace(self.layouts, in_blocks=self.layouts.in_blocks or op.axis.name == LAYER))
