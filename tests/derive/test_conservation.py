@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
+from itertools import product as product_of
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from derive.measure import Measured, Question, graph_of, memory, training_depth,
 from derive.render.dot import listing
 from derive.simulate import sizes_for
 from graphs.axes import Role, Tensor
-from graphs.blocks.decoder import FEED_FORWARDS
+from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.execute import Machine
 from graphs.gallery import step
 from graphs.ir import Graph, Node
@@ -223,8 +224,8 @@ def _stored(scheme: Scheme, tensor: Tensor, role: Role) -> Tensor:
 def seen_of(scheme: Scheme) -> list[object]:
     """The graphs of a rank, and where the state of the optimizer lies."""
     out: list[object] = []
-    for ffn in FEED_FORWARDS.values():
-        graph = step("policy", ffn)
+    for ffn, attention in product_of(FEED_FORWARDS.values(), ATTENTIONS.values()):
+        graph = step("policy", ffn, attention)
         out.append(listing(partition(graph, scheme)))
         out += [Layouts(scheme).splits(t.names, name, Role.OPTIMIZER) for name, t in graph.parameters()]
     return out

@@ -53,7 +53,7 @@ COMBINED = {
     scheme.name: scheme
     for scheme in (
         Scheme("ring and tensor", RING_ENTRIES + SCHEMES["Tensor"].entries, "test"),
-        Scheme("ring, tensor and data", (*RING_ENTRIES, *SCHEMES["Tensor"].entries, *SCHEMES["Data"].entries), "test"),
+        Scheme("ring tensor data", (*RING_ENTRIES, *SCHEMES["Tensor"].entries, *SCHEMES["Data"].entries), "test"),
         Scheme("ring and sequence", RING_ENTRIES + SCHEMES["Sequence"].entries, "test", (("s", ("P_c", "P_t")),)),
         Scheme("ring and pipeline", RING_ENTRIES + SCHEMES["Pipeline"].entries, "test"),
         Scheme("ring and ZeRO-3", RING_ENTRIES + SCHEMES["ZeRO-3"].entries, "test"),
