@@ -22,7 +22,7 @@ from graphs.schemes import Scheme, declared, schemes
 FILE = "communication.tex"
 #: line of the table -> phases of the graph that it sums
 LINES = {"forward": ("forward",), "backward": ("recompute", "backward"), "optimizer step": ("update",)}
-LINES_PER_PAGE = 14
+LINES_PER_PAGE, LETTERS_PER_LINE = 14, 150  # of LaTeX
 ZERO, ONE = Form.constant(0), Form.constant(1)
 
 
@@ -37,7 +37,7 @@ def pages(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """The rows in groups that each fit a page."""
     page: list[dict[str, Any]] = []
     for one in rows:
-        if sum(len(r["lines"]) for r in (*page, one)) > LINES_PER_PAGE:
+        if page and sum(height(r) for r in (*page, one)) > LINES_PER_PAGE:
             yield page
             page = []
         page.append(one)
@@ -49,6 +49,11 @@ def _measured(scheme: Scheme) -> Communication:
     one = declared()[scheme.name]
     ffn, attention = FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]
     return communication(Question(scheme=scheme.name, ffn=ffn, attention=attention))
+
+
+def height(one: dict[str, Any]) -> int:
+    """Printed lines of a row, about."""
+    return sum(1 + max(map(len, cells)) // LETTERS_PER_LINE for _, *cells in one["lines"])
 
 
 def row(scheme: Scheme, found: Communication) -> dict[str, Any]:
