@@ -16,14 +16,15 @@ import sympy
 
 from derive.asymptotics.problem import Domain
 from derive.asymptotics.prove import order
+from derive.communication import communication
 from derive.costs.model import PAPER
 from derive.depth import DepthRule, as_max, depth
 from derive.domains import factors_of
 from derive.dominance import as_factors
 from derive.forms import Form, Max, total
-from derive.measure import Question, memory
+from derive.measure import Question, memory, training_depth, work
 from derive.work import work_terms
-from graphs.blocks.decoder import DENSE, EXPERTS, decoder_block
+from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, decoder_block
 from graphs.ir import Graph
 from graphs.models.roles import POLICY, forward
 from graphs.schemes import schemes
@@ -76,6 +77,20 @@ def wide_question() -> tuple[Callable[[], object], int]:
     return lambda: order(found.scale(Form.constant(next(scale))), bound, domain), len(factors)
 
 
+FIVE_D = Question(scheme="5D", ffn=DISPATCHED, over_all_ranks=True, collectives=True, blocks_only=True)
+
+
+def five_d() -> list[object]:
+    """Partition a decoder under 5D and derive all its measures, per rank and global; degrees stay symbols."""
+    asked = [replace(FIVE_D, over_all_ranks=view, collectives=view) for view in (False, True)]
+    return [f(q) for q in asked for f in (work, training_depth, memory)] + [communication(FIVE_D)]
+
+
+def five_d_at(degree: int) -> list[object]:
+    """The exchanges of 5D with numbers for the degrees."""
+    return [communication(FIVE_D).at(dict.fromkeys(schemes()["5D"].meshes, degree))]
+
+
 def main() -> None:
     sizes = Sizes.canonical()
     few, many = sympy.Integer(2), sympy.Integer(1_000_000)
@@ -86,12 +101,16 @@ def main() -> None:
     ask, factors = wide_question()
     wide = median(ask)
     check = median(lambda: subprocess.run([DERIVE, "check"], capture_output=True, check=False), 3)
+    five, narrow, broad = first_time("five_d()"), median(lambda: five_d_at(2)), median(lambda: five_d_at(65536))
     rows = {
         "training step, L = 2": small,
         "training step, L = 1,000,000": large,
         "decoder block, work and depth, first time": block,
         "decoder block, work and depth, again": warm,
         "derive check, cold process, all cells": check,
+        "5D: partition and all measures, first time": five,
+        "5D: exchanges, degrees 2": narrow,
+        "5D: exchanges, degrees 65,536": broad,
         f"one O-question over {factors} free factors": wide,
     }
     for name, seconds in rows.items():
@@ -99,6 +118,8 @@ def main() -> None:
     print(f"{'L = 1,000,000 against L = 2':<45} {large / small:8.2f} x   (1 is ideal)")
     print(f"{'derive check against its 10 s budget':<45} {check / 10:8.2f} x   (at most 1)")
     print(f"{'one O-question against its 0.2 s budget':<45} {wide / 0.2:8.2f} x   (at most 1)")
+    print(f"{'5D against its 2 s budget':<45} {five / 2:8.2f} x   (at most 1)")
+    print(f"{'5D, degrees 65,536 against 2':<45} {broad / narrow:8.2f} x   (1 is ideal)")
     print(f"{'decoder block against its 0.5 s budget':<45} {block / 0.5:8.2f} x   (at most 1)")
     if "--json" in sys.argv:
         print(json.dumps(rows, indent=1))

@@ -89,16 +89,17 @@ def memory(
 @AS_JSON
 @one_sentence_errors
 def published(as_json: bool) -> None:
-    """Compare published forms of memory with what the graphs give, and print what is between them.
+    """Compare published forms of memory and volume with what the graphs give, and print what is between them.
 
     Exit 1 where a form leaves out more than it says it does.
     """
-    from derive.published import compared, to_text
+    from derive import published, published_volumes
     from derive.report import to_json
 
-    rows = compared()
-    click.echo(to_json({"published": rows}) if as_json else to_text(rows), nl=False)
-    sys.exit(DIFFERS if any(row["unexplained"] != "0" for row in rows) else 0)
+    held, moved = published.compared(), published_volumes.compared()
+    text = f"{published.to_text(held)}\n{published_volumes.to_text(moved)}"
+    click.echo(to_json({"published": [*held, *moved]}) if as_json else text, nl=False)
+    sys.exit(DIFFERS if any(row["unexplained"] != "0" for row in (*held, *moved)) else 0)
 
 
 @click.command()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
+
+if TYPE_CHECKING:
+    from graphs.schemes import Mapping
 
 MODELS = ("policy", "value", "reward")
 GRAPHS = (
@@ -31,22 +36,33 @@ def schemes(scheme: str | None, as_json: bool) -> None:
     shown = [tried(scheme).scheme] if scheme else list(known().values())
     if as_json:
         listed = [
-            {"name": s.name.lower(), "mapping": _mapping(s.entries), "source": s.source, "mesh": list(s.meshes)}
+            {
+                "name": s.name.lower(),
+                "mapping": _mapping(s.entries),
+                "source": s.source,
+                "mesh": list(s.meshes),
+                "entries": [asdict(e) for e in s.entries],
+                "policies": {"gathered": s.gathered, "accumulated": s.accumulated},
+            }
             for s in shown
         ]
         click.echo(to_json({"schemes": listed}), nl=False)
         return
     for s in shown:
-        mapping = ", ".join(f"{e.axis} -> {e.mesh}" for e in s.entries) or "nothing is split"
+        mapping = ", ".join(_entry(e) for e in s.entries) or "nothing is split"
         click.echo(f"{s.name.lower():<10} {mapping}\n{'':<10} {s.source}")
 
 
-def _mapping(entries: Sequence[object]) -> dict[str, str]:
+def _entry(entry: Mapping) -> str:
+    place = "" if entry.where == "everywhere" else f" ({entry.where})"
+    return f"{entry.axis} -> {entry.mesh}{place}"
+
+
+def _mapping(entries: Sequence[Mapping]) -> dict[str, str]:
     """Axis -> mesh dimension, or several of them joined by commas."""
     out: dict[str, str] = {}
     for entry in entries:
-        axis, mesh = str(getattr(entry, "axis", "")), str(getattr(entry, "mesh", ""))
-        out[axis] = f"{out[axis]}, {mesh}" if axis in out else mesh
+        out[entry.axis] = f"{out[entry.axis]}, {entry.mesh}" if entry.axis in out else entry.mesh
     return out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from derive import cli, published
+from derive import cli, published, published_volumes
 from derive.commands.costs import RECOMPUTE
 from derive.commands.options import MODELS
 from graphs.blocks.decoder import FEED_FORWARDS
@@ -113,10 +113,11 @@ def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
 def test_published_prints_every_form_with_its_residual() -> None:
     code, out, err = run("published")
     assert (code, err) == (0, "")
-    assert out.count("  residual  ") == len(published.FORMS)
+    forms = [*(f.name for f in published.FORMS), *(f"volume, {f.name}" for f in published_volumes.FORMS)]
+    assert out.count("  residual  ") == len(forms)
     code, as_json, _ = run("published", "--json")
     rows = json.loads(as_json)["published"]
-    assert [r["name"] for r in rows] == [f.name for f in published.FORMS]
+    assert [r["name"] for r in rows] == forms
     assert {r["unexplained"] for r in rows} == {"0"}
 
 
