@@ -197,7 +197,10 @@ def report(title: str, some: Sequence[Outcome]) -> None:
 
 #: which tests are asked first, by where the patch is; all the others follow
 ASKED = {
+    "derive/costs/traffic": "communication/test_traffic communication/test_exchanges",
     "derive/costs": "derive/test_costs derive/test_work_memory derive/test_measure",
+    "derive/communication": "communication/test_exchanges",
+    "derive/memory": "memory/test_published derive/test_work_memory derive/test_survivors",
     "derive/depth": "derive/test_measure derive/test_survivors derive/test_depth",
     "derive/loops": "derive/test_depth",
     "derive/maxplus": "derive/test_depth",
@@ -205,12 +208,17 @@ ASKED = {
     "graphs/ops/collective": "derive/test_survivors graphs/test_partition",
     "graphs/ops": "graphs/test_backward graphs/test_execution",
     "graphs/transforms/backward": "graphs/test_backward derive/test_survivors",
+    "graphs/transforms/optimizer": "graphs/test_optimizer",
+    "graphs/transforms/accumulate": "graphs/test_accumulate",
+    "graphs/transforms/partition": "graphs/test_schemes graphs/test_accumulate graphs/test_partition",
     "graphs": "graphs/test_partition derive/test_measure",
 }
 EVERY = """
     graphs/test_backward graphs/test_execution graphs/test_unroll derive/test_work_memory derive/test_measure test_check
     derive/test_survivors graphs/test_schemes derive/test_dominance graphs/test_partition graphs/test_ir
-    derive/test_costs derive/test_depth derive/test_forms
+    derive/test_costs derive/test_depth derive/test_forms graphs/test_optimizer graphs/test_accumulate graphs/test_ring
+    communication/test_traffic communication/test_exchanges communication/test_zero memory/test_saved
+    memory/test_published
 """
 SECONDS = 300
 SURVIVED, STALE = "survived", "the text is not there exactly once"

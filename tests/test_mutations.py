@@ -6,9 +6,11 @@ Here every other cell, and one perturbation of every third, of a kind that goes 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
+from benchmarks.patches import PATCHES
 from derive.check import Cell, check
 from derive.claims import load
 from derive.report import record_of
@@ -16,6 +18,12 @@ from tests.judge import Judge, cases_of
 from tests.mutants import Mutant, mutants_of, reprinted
 
 CELLS = list(load().claims)
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_patch_of_a_rule_replaces_text_that_is_there_once() -> None:
+    for file, old, _ in PATCHES:
+        assert (ROOT / file).read_text(encoding="utf-8").count(old) == 1, (file, old)
 
 
 @lru_cache(maxsize=2)
