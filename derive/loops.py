@@ -56,7 +56,10 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """When a loop's operands arrive, and how long from each input to each output of its body."""
+    """When a loop's operands arrive, and how long from each input to each output of its body.
+
+    ``at_most``: a formula that some numbers of iterations stay below is good enough.
+    """
 
     node: Node
     op: Repeat
@@ -64,6 +67,7 @@ class Loop:
     reach: tuple[Mapping[Value, Arrivals], ...]
     n: Form
     factors: Factors
+    at_most: bool = False
 
     def ready(self, o: int) -> Arrivals:
         """When output ``o`` is ready after all iterations."""
@@ -79,7 +83,7 @@ class Loop:
 
     def _to(self, j: int, o: int) -> Arrivals:
         """From body input ``j`` to body output ``o`` within one iteration."""
-        return self.reach[j][list(self.op.body.outputs.values())[o]]
+        return self.reach[j].get(list(self.op.body.outputs.values())[o], ())
 
     def _carried_paths(self, o: int) -> Iterator[Path]:
         for k in range(self.op.carried):
@@ -149,7 +153,7 @@ class Loop:
         if self.n.terms.keys() <= {()}:
             count = int(self.n.evaluate({}))
             return join((p.length(self.n) for p in paths if p.exists(count)), self.factors)
-        if all(self._is_harmless(p, paths) for p in paths):
+        if self.at_most or all(self._is_harmless(p, paths) for p in paths):
             return join((p.length(self.n) for p in paths), self.factors)
         return None
 

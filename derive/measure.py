@@ -5,7 +5,7 @@ A `Question` says which computation, under which conventions, seen from where; n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from graphs.blocks.decoder import DENSE, FeedForward
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.backward import Recompute, training
@@ -82,17 +83,17 @@ def work(q: Question, phases: Iterable[str] = ("forward", "recompute", "backward
     """FLOPs of the named phases."""
     wanted = set(phases)
     graph = graph_of(q, backward=wanted != {"forward"})
-    return _gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
+    return gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
 
 
 def memory(q: Question) -> Measured:
     """Elements held at the end of the forward pass of a training step: training state and saved activations."""
     graph = graph_of(replace(q, model=PAPER))  # what is kept does not depend on how operations are counted
     saved = [t for t in saved_terms(graph, q.model) if t.in_loop or not q.blocks_only]
-    return _gather(replace(q, blocks_only=False), [*parameter_terms(graph, q.copies), *saved])
+    return gather(replace(q, blocks_only=False), [*parameter_terms(graph, q.copies), *saved])
 
 
-def _gather(q: Question, terms: list[Term]) -> Measured:
+def gather(q: Question, terms: list[Term]) -> Measured:
     terms = [t for t in terms if t.in_loop or not q.blocks_only]
     dims = degrees(q.scheme)
     if q.over_all_ranks:
@@ -132,24 +133,33 @@ def _parts(pairs: Iterable[tuple[str, Form]]) -> tuple[tuple[str, Form], ...]:
 def training_depth(q: Question) -> Measured:
     """Longest path of forward and backward together."""
     graph = graph_of(q)
-    return _measured(depth(graph, _rule(q, graph)))
+    return measured_path(depth(graph, depth_rule(q, graph)))
 
 
 def forward_depth(q: Question) -> Measured:
     """Longest path of the forward pass alone."""
     graph = graph_of(q, backward=False)
-    return _measured(depth(graph, _rule(q, graph), ["out"]))
+    return measured_path(depth(graph, depth_rule(q, graph), ["out"]))
 
 
 def backward_depth(q: Question) -> Measured:
     """Longest path of the backward pass alone: everything that the forward pass computes is at hand at time zero."""
     graph = graph_of(q)
-    rule = _rule(q, graph)
-    return _measured(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
+    rule = depth_rule(q, graph)
+    return measured_path(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
 
 
-def _rule(q: Question, graph: Graph) -> DepthRule:
-    outside = {id(n) for n in graph.nodes if not isinstance(n.op, Repeat)}
+def outside_blocks(graph: Graph) -> Iterator[Node]:
+    """The occurrences that are in no decoder block: those of the graph, and of a scan over whole passes."""
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            yield from outside_blocks(node.op.body)
+        elif not isinstance(node.op, Repeat):
+            yield node
+
+
+def depth_rule(q: Question, graph: Graph) -> DepthRule:
+    outside = {id(n) for n in outside_blocks(graph)}
 
     def counted(_where: Graph, node: Node) -> bool:
         return not q.blocks_only or id(node) not in outside
@@ -157,7 +167,7 @@ def _rule(q: Question, graph: Graph) -> DepthRule:
     return DepthRule(q.model, q.factors, q.collectives, counted, q.over_all_ranks)
 
 
-def _measured(found: tuple[Arrival, ...]) -> Measured:
+def measured_path(found: tuple[Arrival, ...]) -> Measured:
     parts = (
         [(s.where, s.times * s.amount) for a in found for s in a.steps]
         if len(found) == 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Restriction, Tensor
+from graphs.axes import Axis, Causal, Prefix, Restriction, Tensor
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -115,6 +115,9 @@ class Scalars:
         for r in domain:
             if isinstance(r, Causal):
                 if index[r.key] > index[r.query]:
+                    return False
+            elif isinstance(r, Prefix):
+                if index[r.axis] >= self.number(r.length):
                     return False
             elif not self._kept(index, lengths, r.axis, r.per, self.number(r.active)):
                 return False

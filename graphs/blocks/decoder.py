@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphs.axes import Role
-from graphs.blocks import attention as attention_block
 from graphs.blocks import feedforward, mixture
+from graphs.blocks.attention import CACHED, Cache, attention, cached_attention
+from graphs.blocks.attention import PARAMETERS as ATTENTION
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -28,27 +29,47 @@ EXPERTS = FeedForward(tuple(mixture.PARAMETERS.items()), mixture.mixture)
 
 
 def block_parameters(ffn: FeedForward) -> dict[str, str]:
-    return {"gain_1": "c", **attention_block.PARAMETERS, "gain_2": "c", **dict(ffn.parameters)}
+    return {"gain_1": "c", **ATTENTION, "gain_2": "c", **dict(ffn.parameters)}
 
 
-def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE) -> Graph:
-    """x[b,s,c] and one block's parameters -> x[b,s,c]."""
+def decoder_block(sizes: Sizes, ffn: FeedForward = DENSE, cache: Cache | None = None) -> Graph:
+    """x[b,s,c] and one block's parameters -> x[b,s,c]; with a cache also what it holds before and after."""
     build = Builder("decoder_block")
     x = build.input("x", sizes.tensor("b s c"))
     for name, axes in block_parameters(ffn).items():
         build.input(name, sizes.tensor(axes, Role.PARAMETER))
+    if cache and not cache.is_empty:
+        for name in CACHED:
+            build.input(name, cache.tensor(sizes))
     n1 = build.add(LayerNorm("c"), x, Value("gain_1"), name="norm_1")[0]
-    (x,) = build.add(Pointwise("add"), x, attention_block.attention(build, n1, sizes), name="residual_1")
+    if cache:
+        attended, *kept = cached_attention(build, n1, sizes, cache)
+    else:
+        attended, kept = attention(build, n1, sizes), []
+    (x,) = build.add(Pointwise("add"), x, attended, name="residual_1")
     n2 = build.add(LayerNorm("c"), x, Value("gain_2"), name="norm_2")[0]
     (x,) = build.add(Pointwise("add"), x, ffn.build(build, n2, sizes), name="residual_2")
-    build.output("x", x)
+    for name, value in zip(("x", *CACHED), (x, *kept), strict=False):
+        build.output(name, value)
     return build.graph()
 
 
 def decoder(build: Builder, x: Value, sizes: Sizes, ffn: FeedForward = DENSE) -> Value:
     """L decoder blocks as one loop; declares the stacked parameters."""
-    body = decoder_block(sizes, ffn)
+    return _blocks(build, x, sizes, ffn, decoder_block(sizes, ffn))[0]
+
+
+def caching_decoder(
+    build: Builder, x: Value, sizes: Sizes, ffn: FeedForward, cache: Cache, held: Sequence[Value] = ()
+) -> tuple[Value, ...]:
+    """The same with a cache: x, and keys and values [layer,b,t,h,k] after it; ``held`` are those before, if any."""
+    return _blocks(build, x, sizes, ffn, decoder_block(sizes, ffn, cache), held)
+
+
+def _blocks(
+    build: Builder, x: Value, sizes: Sizes, ffn: FeedForward, body: Graph, held: Sequence[Value] = ()
+) -> tuple[Value, ...]:
     parameters = block_parameters(ffn)
     stacked = [build.input(n, sizes.tensor(f"layer {axes}", Role.PARAMETER)) for n, axes in parameters.items()]
-    loop = Repeat(body, sizes.axes()["layer"], carried=1, stacked=len(stacked))
-    return build.add(loop, x, *stacked, name="blocks")[0]
+    loop = Repeat(body, sizes.axes()["layer"], carried=1, stacked=len(stacked) + len(held))
+    return build.add(loop, x, *stacked, *held, name="blocks")
