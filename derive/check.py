@@ -16,7 +16,7 @@ from derive.claims import Book, Claim, ClaimError, Scope, load
 from derive.details import explain_correction, explain_verdict
 from derive.expr import Expr, calls
 from derive.forms import Form, Max
-from derive.generation import sum_of_steps
+from derive.generation import over_steps, sum_of_steps
 from derive.ledger import FIXED, refuse_fixed
 from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
 from derive.reduce import order_argument
@@ -35,7 +35,7 @@ class Cell:
     ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
     certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
     (``reads``), the derived cost under a further assumption that rescues the claim (``rescued``), and the ``readings``
-    for other models.
+    for other models, or of the ``corrected`` form where the printed one is ill-formed.
     """
 
     id: str
@@ -185,7 +185,8 @@ class _Case:
         """The cell of a printed form that says nothing as it stands, with the judgement on its corrected form."""
         claim, table = self.claim, self.claim.table
         value = cells.derive(self.asked, self.plain.assumptions).value
-        reduced = None if (order := self.reduced()) is None else sum_of_steps(display(order, order=True))
+        order = self.reduced()
+        reduced = None if order is None else sum_of_steps(display(order, order=True))
         return Cell(
             id=claim.id,
             table=table,
@@ -199,8 +200,14 @@ class _Case:
             kind=claim.kind,
             detail=explain_correction(claim, self.verdict, self.regime(), self.leaned_on()),
             value=value,
-            context={"readings": [self._other(self.plain)]},
+            order_form=None if order is None else over_steps(order),
+            context={"corrected": self.correction(), "readings": [self._other(self.plain)]},
         )
+
+    def correction(self) -> dict[str, str | None]:
+        assert self.claim.corrected is not None
+        verdict = {"verdict": self.verdict, "regime": self.regime(), "regime_verdict": self.regime_verdict()}
+        return {"expr": text(self.claim.corrected, self.claim.table), **verdict}
 
     def reduced(self) -> Form | None:
         if self.claim.kind != "order":

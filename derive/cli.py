@@ -51,7 +51,10 @@ JOBS = click.option(
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 TABLES = ("III", "V", "VI", "VII", "VIII")
-GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+GRAPHS = (
+    "block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts",
+    "generation", "generation-experts",
+)  # fmt: skip
 
 
 @main.command()

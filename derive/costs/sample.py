@@ -1,7 +1,7 @@
 """The largest of k scores takes k - 1 comparisons in a balanced tree.
 
-A draw adds the probabilities in such a tree and descends it, on each level one comparison of the uniform number with
-the left sum and one subtraction.  The GEMM-only convention leaves both out.
+A draw adds the weights in such a tree, scales the uniform number by their sum, and descends the tree, on each level with
+one comparison and one subtraction.  The GEMM-only convention leaves both out.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def sample(site: Site) -> Cost:
     count = from_sympy(scores.axis(op.axis).extent)
     rows, levels = volume(scores.without(op.axis).axes, (), site.model), site.chain(count)
     if uniform:
-        return Cost(rows * (count - 1 + 2 * levels), 3 * levels)
+        return Cost(rows * (count + 2 * levels), 3 * levels + 1)
     return Cost(rows * (count - 1), levels)

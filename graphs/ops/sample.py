@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Sample(Op):
     """The position along ``axis`` (index data) of the largest score: greedy choice, the first of equals.
 
-    With a second operand, uniform numbers in [0, 1) over the other axes, the first operand are probabilities, and the
-    choice is the first entry at which their partial sums exceed the number: a draw that repeats.
+    With a second operand, uniform numbers in [0, 1) over the other axes, the first operand are weights, and the choice is
+    the first entry at which their partial sums exceed that share of the whole: a draw that can be repeated.
     """
 
     axis: str
@@ -45,8 +45,9 @@ class Sample(Op):
         where = types[0].names.index(self.axis)
         if len(arrays) == 1:
             return (np.argmax(arrays[0], axis=where).astype(np.float64),)
-        below = np.cumsum(arrays[0], axis=where) <= np.expand_dims(arrays[1], where)
-        last = arrays[0].shape[where] - 1  # rounding may leave the whole sum a little below 1
+        sums = np.cumsum(arrays[0], axis=where)
+        last = arrays[0].shape[where] - 1
+        below = sums <= np.expand_dims(arrays[1], where) * np.take(sums, [last], axis=where)
         return (np.minimum(below.sum(axis=where), last).astype(np.float64),)
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:

@@ -14,6 +14,7 @@ from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.transforms.partition.forms import Form, Partial, plan, resplit
 from graphs.transforms.partition.layouts import Layouts, Splits
 
@@ -176,9 +177,11 @@ class Spmd:
     # Loops.
 
     def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
+        if isinstance(op, Scan) and self.pipeline:
+            self._refuse(f"{at.node.name} runs through all stages in every iteration, which has no schedule yet")
         layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
         boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
-        inner = Spmd(op.body, replace(self.layouts, region="blocks"))
+        inner = Spmd(op.body, self.layouts if isinstance(op, Scan) else replace(self.layouts, region="blocks"))
         forms = []
         for i, (name, value) in enumerate(zip(op.body.inputs, at.operands, strict=True)):
             target = self._loop_operand(op, i, value, inner, layers)
