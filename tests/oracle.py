@@ -284,8 +284,9 @@ def _route(s: Scalars, op: Route, x: Entries) -> Entries:
 
 
 def _sample(s: Scalars, op: Sample, scores: Entries, *uniform: Entries) -> Entries:
-    """Greedy: a tree of comparisons.  A draw: a tree of sums, the number scaled by the whole, and a way down the tree on
-    which the number is compared with the left part and less that part goes on to the right one."""
+    """Greedy: a tree of comparisons.  A draw: a tree of sums, the number scaled by the whole, and a way down the tree,
+    on each level a comparison with the left part and a number less that part for the right one.
+    """
     rest = tuple(n for n in scores.names if n != op.axis)
 
     def chosen(row: list[int], number: int | None) -> int:

@@ -161,14 +161,21 @@ class Texts:
             out = mul(out, poly)
         return out if power >= 0 else self.inverse(out)
 
-    def call(self, name: str, args: list[ast.expr], node: ast.expr) -> list[Poly]:
+    def summed(self, node: ast.Call) -> Poly:
+        from derive.asymptotics.smtsums import ClosedSum
+
+        return ClosedSum.of(node, self).value
+
+    def call(self, name: str, args: list[ast.expr], node: ast.Call) -> list[Poly]:
         if name == "Max" or (name == "O" and len(args) == 1):
             return [poly for arg in args for poly in self.members(arg)]
         if name == "log" and len(args) == 1:
             return [self.log(poly) for poly in self.members(args[0])]
         if name == "ceil_log" and len(args) == 1:
             return [self.note(name, self.only(args[0]))]
-        if name in ("Sum", "Min"):
+        if name == "Sum":
+            return [self.summed(node)]
+        if name == "Min":
             raise ExportError(f"{name} has no export yet, in {ast.unparse(node)[:60]!r}")
         atom = ast.unparse(node).replace(" ", "")  # an opaque cost such as C_f_tok(pi)
         return [self.named.get(atom, {((atom, 1),): Fraction(1)})]

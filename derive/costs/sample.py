@@ -1,7 +1,7 @@
 """The largest of k scores takes k - 1 comparisons in a balanced tree.
 
-A draw adds the weights in such a tree, scales the uniform number by their sum, and descends the tree, on each level with
-one comparison and one subtraction.  The GEMM-only convention leaves both out.
+A draw adds the weights in such a tree, scales the uniform number by their sum, and descends the tree, with a comparison
+and a subtraction on each level.  The GEMM-only convention leaves both out.
 """
 
 from __future__ import annotations

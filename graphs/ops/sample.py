@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Sample(Op):
     """The position along ``axis`` (index data) of the largest score: greedy choice, the first of equals.
 
-    With a second operand, uniform numbers in [0, 1) over the other axes, the first operand are weights, and the choice is
-    the first entry at which their partial sums exceed that share of the whole: a draw that can be repeated.
+    With a second operand, uniform numbers in [0, 1) over the other axes, the first one's entries are weights, and the
+    choice is the first at which their partial sums exceed that share of the whole: a draw that can be repeated.
     """
 
     axis: str

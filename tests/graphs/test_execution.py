@@ -210,7 +210,9 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     "draw": (
         Sample("c"),
         [(T("s c"), X**2), (T("s"), SHARES)],
-        np.array([next(i for i in range(D) if (w[: i + 1]).sum() > u * w.sum()) for w, u in zip(X**2, SHARES)]),
+        np.array(
+            [next(i for i in range(D) if (w[: i + 1]).sum() > u * w.sum()) for w, u in zip(X**2, SHARES, strict=True)]
+        ),
     ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),

@@ -63,7 +63,8 @@ def rerun(ffn: str, inputs: dict[str, Array], sizes: dict[str, int], uniform: Ar
         if uniform is None:
             chosen = logits.argmax(-1)
         else:
-            chosen = np.array([np.searchsorted(np.cumsum(row), u, side="right") for row, u in zip(p, uniform[i])])
+            pairs = zip(p, uniform[i], strict=True)
+            chosen = np.array([np.searchsorted(np.cumsum(row), u, side="right") for row, u in pairs])
         tokens.append(chosen)
         logs.append(np.log(np.take_along_axis(p, chosen[:, None], -1)[:, 0]))
         ids = np.concatenate([ids, chosen[:, None]], axis=1)
