@@ -19,8 +19,8 @@ from derive.work import Term, over_iterations, work_terms
 from graphs.axes import Role
 from graphs.blocks.decoder import DENSE, FeedForward
 from graphs.errors import GraphError
-from graphs.ir import Graph, Node
-from graphs.models.generation import POSITIONS, RESPONSE, STEP, generation
+from graphs.ir import Graph
+from graphs.models.generation import DECODE, POSITIONS, RESPONSE, STEP, generation
 from graphs.models.roles import POLICY
 from graphs.ops.scan import Scan
 from graphs.sizes import Sizes
@@ -83,8 +83,7 @@ def _terms(q: Question) -> Iterator[Term]:
 
 
 def _step_terms(q: Question) -> Iterator[Term]:
-    _, op = _scan(generation_graph(q))
-    return work_terms(op.body, q.model)
+    return work_terms(_scan(generation_graph(q)).body, q.model)
 
 
 def _other_terms(q: Question) -> list[Term]:
@@ -109,8 +108,7 @@ def _is_step(term: Term) -> bool:
 
 def over_steps(step: Form) -> Form:
     """What all decode steps cost, from the cost of step t."""
-    _, op = _scan(_graph(Sizes.canonical(), DENSE))
-    return over_iterations(step, op)
+    return over_iterations(step, _scan(_graph(Sizes.canonical(), DENSE)))
 
 
 def sum_of_steps(step: Expr) -> Expr:
@@ -118,13 +116,10 @@ def sum_of_steps(step: Expr) -> Expr:
     return Sum(step, STEP.name, num(1), add(Sym(RESPONSE.name), num(-1)))
 
 
-DECODE = "decode"
-
-
-def _scan(graph: Graph) -> tuple[Node, Scan]:
-    node = graph.by_name[DECODE]
-    assert isinstance(node.op, Scan)
-    return node, node.op
+def _scan(graph: Graph) -> Scan:
+    op = graph.by_name[DECODE].op
+    assert isinstance(op, Scan)
+    return op
 
 
 def _per_rollout(q: Question, terms: list[Term]) -> Measured:

@@ -27,6 +27,8 @@ PROMPT, RESPONSE, STEP = size("S"), size("T"), index("t")
 #: the last token's keys are never needed, so never written
 POSITIONS = Axis("t", PROMPT + RESPONSE - 1)
 STEPS = Axis("step", RESPONSE - 1)
+#: the occurrence that runs all decode steps
+DECODE = "decode"
 
 
 def generation(sizes: Sizes, ffn: FeedForward = DENSE, draw: bool = False) -> Graph:
@@ -57,7 +59,7 @@ def _decoded(
     carried = [first, *cache]
     shared = [Value(name) for name in list(body.inputs)[len(carried) + len(stacked) :]]
     loop = Scan(body, STEPS, carried=len(carried), stacked=len(stacked), index=STEP)
-    _, keys, values, rest, log_rest = build.add(loop, *carried, *stacked, *shared, name="decode")
+    _, keys, values, rest, log_rest = build.add(loop, *carried, *stacked, *shared, name=DECODE)
     return {"rest": rest, "log_rest": log_rest, "keys": keys, "values": values}
 
 
