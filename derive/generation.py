@@ -136,7 +136,10 @@ def generation_depth(q: Question) -> Measured:
 
 # -- memory -----------------------------------------------------------------------------------------------------------
 def cache_memory(q: Question) -> Measured:
-    """Elements of the key-value cache when the last token is chosen: S + T - 1 positions, as its own are not needed."""
+    """Elements of the key-value cache when the last token is chosen: S + T - 1 positions, as its own are not needed.
+
+    The paper's M_KV is that of one rollout, B = 1.
+    """
     graph = generation_graph(replace(q, model=PAPER))
     kept = {n: graph.type(v) for n, v in graph.outputs.items() if graph.type(v).role is Role.CACHE}
     parts = tuple((name, elements(tensor, PAPER)) for name, tensor in kept.items())

@@ -24,8 +24,8 @@ from typing import Any
 from derive.asymptotics.smtfacts import Context
 from derive.asymptotics.smtproofs import Lemmas, fraction
 from derive.asymptotics.smtscripts import Quotient, Script, Sheet, declared, log_of, normal_term, raw_term
-from derive.asymptotics.smtsums import ClosedSum
 from derive.asymptotics.smtterms import (
+    ClosedSum,
     ExportError,
     Mono,
     Poly,

@@ -21,7 +21,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from derive import cli
-from derive.asymptotics import Proved, checker, smtlib, smtsums
+from derive.asymptotics import Proved, checker, smtlib, smtterms
 from derive.asymptotics.smtscripts import Sheet
 from derive.asymptotics.smtterms import ExportError, Texts
 from tests.asymptotics.questions import CASES
@@ -73,7 +73,7 @@ def test_a_wrong_closed_form_does_not_telescope(monkeypatch):
     sheet, texts = Sheet("here", "tie"), Texts()
     smtlib.telescope(SUMS, texts, sheet)
     assert [solve(s.text, s.logic) for s in sheet.scripts] == ["unsat"]
-    monkeypatch.setattr(smtsums, "bernoulli", lambda j: Fraction(1, j + 1))
+    monkeypatch.setattr(smtterms, "bernoulli", lambda j: Fraction(1, j + 1))
     wrong = Sheet("here", "tie")
     smtlib.telescope(SUMS, texts, wrong)
     assert [solve(s.text, s.logic) for s in wrong.scripts] == ["sat"]

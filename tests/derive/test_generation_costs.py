@@ -198,6 +198,11 @@ def test_depth_is_a_chain_through_all_tokens() -> None:
     assert generation_depth(HALF).value == Max.of(chain + symbol("L") * symbol(sum_of_logs))
 
 
+def test_the_depth_of_the_blocks_alone_leaves_the_unembeddings_out() -> None:
+    (every,), (blocks,) = (generation_depth(replace(HALF, blocks_only=only)).value.members for only in (False, True))
+    assert every - blocks == symbol("T") * log2(symbol("d"))
+
+
 def test_one_token_is_the_depth_of_the_prompts_pass() -> None:
     value = generation_depth(HALF).value
     alone = as_max(depth(generation(SIZES), DepthRule(PAPER, FACTORS), ["first"]))
