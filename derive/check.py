@@ -205,6 +205,7 @@ class _Case:
         )
 
     def correction(self) -> dict[str, str | None]:
+        """The corrected form, and what holds of it."""
         assert self.claim.corrected is not None
         verdict = {"verdict": self.verdict, "regime": self.regime(), "regime_verdict": self.regime_verdict()}
         return {"expr": text(self.claim.corrected, self.claim.table), **verdict}

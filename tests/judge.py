@@ -367,9 +367,10 @@ class Judge:
     def objections(self, found: Cell, claim: Claim, book: Book) -> list[str]:
         """Where the verdict says something else than the judge."""
         general, cases = self.worst("", claim, book), cases_of(found)
-        said = {"": found.verdict if not cases else "REFUTED"}
-        said |= dict(zip(cases, (found.regime_verdict or "").split(" or "), strict=True)) if cases else {}
-        if found.verdict == "UNDECIDED":
+        verdict, _, under = stated(found)
+        said = {"": verdict if not cases else "REFUTED"}
+        said |= dict(zip(cases, (under or "").split(" or "), strict=True)) if cases else {}
+        if verdict == "UNDECIDED":
             return [f"undecided, the judge says {general} in general"]
         seen = {case: general if not case else self.worst(case, claim, book) for case in said}
         return [
@@ -379,6 +380,15 @@ class Judge:
         ]
 
 
+def stated(cell: Cell) -> tuple[str, str | None, str | None]:
+    """Verdict, regime and the verdict there; of an ill-formed cell, those of its corrected form."""
+    corrected = (cell.context or {}).get("corrected")
+    if corrected:
+        return corrected["verdict"], corrected["regime"], corrected["regime_verdict"]
+    return cell.verdict, cell.regime, cell.regime_verdict
+
+
 def cases_of(cell: Cell) -> list[str]:
     """The alternatives of a cell's regime."""
-    return cell.regime.split(" or ") if cell.regime else []
+    regime = stated(cell)[1]
+    return regime.split(" or ") if regime else []
