@@ -11,6 +11,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from derive.forms import Form, Max, symbol
+from derive.generation import (
+    decode_remainder,
+    decode_work,
+    generation_depth,
+    generation_work,
+    prefill_remainder,
+    prefill_work,
+    step_remainder,
+    step_work,
+)
 from derive.ledger import CONVENTIONS, under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
 from graphs.blocks.decoder import FEED_FORWARDS
@@ -19,16 +29,32 @@ from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
 from graphs.schemes import declared
 from graphs.sizes import Sizes
 
+#: the heading of formulas in tables that have one column of them
+FORMULA_COLUMN = "Mathematical expression"
+
 Measure = Callable[[Question], Measured]
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One reading of a cell: the model its letter M stands for (None where the cell has no M) and the question."""
+    """One reading of a cell: the model its letter M stands for (None where the cell has no M) and the question.
+
+    ``each`` measures one decode step as a function of its index, where ``measure`` adds up all of them.
+    """
 
     model: str | None
     question: Question
     measure: Measure
+    each: Measure | None = None
+
+    @property
+    def iteration(self) -> Instance:
+        """The same about one decode step; GraphError where the cell is not about steps."""
+        if self.each is None:
+            raise GraphError(
+                "a printed form has a loose index, but derive/cells.py names no measure of one step; add it"
+            )
+        return replace(self, measure=self.each, each=None)
 
 
 #: printed row headings; each is the name of a scheme, whose declaration says what the row speaks of
@@ -66,12 +92,18 @@ BUILDING_BLOCKS: dict[str, tuple[Instance, ...]] = {
     "III/C_f/reward": (Instance(None, _REWARD, forward_per_token),),
     "III/C_f/value": (Instance(None, _VALUE, forward_per_token),),
     "III/C_b": tuple(Instance(m, q, backward_per_token) for m, q in _TRAINED),
+    "III/C_gen/prefill": (Instance(None, _PI, prefill_work),),
+    "III/C_gen/prefill/remainder": (Instance(None, _PI, prefill_remainder),),
+    "III/C_gen/decode": (Instance(None, _PI, decode_work, each=step_work),),
+    "III/C_gen/decode/remainder": (Instance(None, _PI, decode_remainder, each=step_remainder),),
+    "III/C_gen/total": (Instance(None, _PI, generation_work, each=step_work),),
     "III/D_f/policy": (Instance(None, _PI, forward_depth),),
     "III/D_f/reference": (Instance(None, _REFERENCE, forward_depth),),
     "III/D_f/reward": (Instance(None, _REWARD, forward_depth),),
     "III/D_f/value": (Instance(None, _VALUE, forward_depth),),
     "III/D_f_TP": tuple(Instance("M", replace(_ANY, role=r), forward_depth) for r in (POLICY, REWARD, VALUE)),
     "III/D_b": tuple(Instance(m, q, backward_depth) for m, q in _TRAINED),
+    "III/D_gen": (Instance(None, _PI, generation_depth),),
 }
 
 

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from derive.data import paper_folder
-from derive.expr import Call, Expr, Order, Sym, free_symbols, replace, walk
+from derive.expr import Add, Call, Expr, Order, Sum, Sym, add, free_symbols, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
 from graphs.symbols import is_size
 
 KINDS = ("equal", "approx", "leading", "order", "upper")
+#: what a cell says of a printed sum: the terms without an O(...), or those with one
+PARTS = ("exact", "remainder")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
 TABLE_KEYS = frozenset({"table", "kind", "definitions", "not_printed", "claim"})
-CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex"})
+CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex", "part", "unbound"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
 
@@ -35,7 +37,11 @@ class ClaimError(ValueError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII)."""
+    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII).
+
+    Where the paper prints an index outside of the sum that binds it, the cell says nothing as it stands: `expr` leaves
+    the index free, and `corrected` is the same inside the bounds of that sum.
+    """
 
     id: str
     table: str
@@ -46,6 +52,11 @@ class Claim:
     expr: Expr
     symbol: Call | None
     symbols: frozenset[str]
+    corrected: Sum | None = None
+
+    @property
+    def is_well_formed(self) -> bool:
+        return self.corrected is None
 
 
 @dataclass(frozen=True)
@@ -171,8 +182,10 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
     _refuse_unknown_keys(entry, CLAIM_KEYS, place)
     row, column = _row_and_column(entry, name, place)
     printed = _text(entry, "latex", place)
-    expr = _parsed(printed, place)
-    _symbols_are_bound(expr, place)
+    whole = _parsed(printed, place)
+    expr = _part(whole, _one_of(entry["part"], PARTS, "part", place), place) if "part" in entry else whole
+    corrected = _corrected(expr, whole, _text(entry, "unbound", place), place) if "unbound" in entry else None
+    _symbols_are_bound(corrected or expr, place)
     kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
     _order_says_so(expr, kind, place)
     for short, long in definitions:
@@ -187,7 +200,30 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
         expr=expr,
         symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
         symbols=free_symbols(expr),
+        corrected=corrected,
     )
+
+
+def _part(whole: Expr, part: str, place: str) -> Expr:
+    """The terms of a printed sum that are exact, or its remainder: those with an O(...)."""
+    terms = whole.terms if isinstance(whole, Add) else (whole,)
+    kept = [t for t in terms if any(isinstance(x, Order) for x in walk(t)) == (part == "remainder")]
+    if not kept:
+        raise ClaimError(f"{place}: no term of the printed sum is {'a bound O(...)' if part == 'remainder' else part}")
+    return add(*kept)
+
+
+def _corrected(expr: Expr, whole: Expr, index: str, place: str) -> Sum:
+    """The expression inside the sum of the same printed formula that binds its loose index."""
+    if index not in free_symbols(expr):
+        raise ClaimError(f"{place}: the index {index} is not loose; remove `unbound`")
+    sums = {(s.index, s.lower, s.upper): s for s in walk(whole) if isinstance(s, Sum) and s.index == index}
+    if len(sums) != 1:
+        raise ClaimError(
+            f"{place}: {len(sums)} printed sums bind the index {index}; one is needed to correct the formula"
+        )
+    ((_, lower, upper),) = sums
+    return Sum(expr, index, lower, upper)
 
 
 def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:

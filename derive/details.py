@@ -66,3 +66,16 @@ def _source(reading: Reading, term: Form) -> str:
     (monomial,) = term.terms
     names = [where for where, amount in reading.measured.parts if monomial in amount.terms]
     return f" (from {', '.join(names[:2])})" if names else ""
+
+
+def explain_correction(claim: Claim, verdict: str, regime: str | None, implied: Sequence[str]) -> str:
+    """Why an ill-formed printed form says nothing, what it must say, and whether that holds."""
+    assert claim.corrected is not None
+    said = f"The index {claim.corrected.index} stands outside the sum that binds it, so the printed form has no value"
+    holds = {
+        "CONDITIONAL": f"fails in general and holds under {regime}",
+        "REFUTED": "fails",
+        "UNDECIDED": "is undecided",
+    }
+    under = f" (given {', '.join(implied)})" if implied else ""
+    return f"{said}; corrected to `{expr.text(claim.corrected)}` it {holds.get(verdict, f'is {verdict}')}{under}."

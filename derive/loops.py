@@ -59,6 +59,7 @@ class Loop:
     """When a loop's operands arrive, and how long from each input to each output of its body.
 
     ``toll``: what the carried values pay once, on their way from the first iteration to the last.
+    ``at_most``: a formula that some numbers of iterations stay below is good enough.
     """
 
     node: Node
@@ -68,6 +69,7 @@ class Loop:
     n: Form
     factors: Factors
     toll: Form = ZERO
+    at_most: bool = False
 
     def ready(self, o: int) -> Arrivals:
         """When output ``o`` is ready after all iterations."""
@@ -83,7 +85,7 @@ class Loop:
 
     def _to(self, j: int, o: int) -> Arrivals:
         """From body input ``j`` to body output ``o`` within one iteration."""
-        return self.reach[j][list(self.op.body.outputs.values())[o]]
+        return self.reach[j].get(list(self.op.body.outputs.values())[o], ())
 
     def _carried_paths(self, o: int) -> Iterator[Path]:
         for k in range(self.op.carried):
@@ -153,7 +155,7 @@ class Loop:
         if self.n.terms.keys() <= {()}:
             count = int(self.n.evaluate({}))
             return join((p.length(self.n) for p in paths if p.exists(count)), self.factors)
-        if all(self._is_harmless(p, paths) for p in paths):
+        if self.at_most or all(self._is_harmless(p, paths) for p in paths):
             return join((p.length(self.n) for p in paths), self.factors)
         return None
 

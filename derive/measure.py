@@ -5,7 +5,7 @@ A `Question` says which computation, under which conventions, seen from where; n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +23,7 @@ from graphs.blocks.dropout import NONE
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.accumulate import accumulate
@@ -178,9 +179,18 @@ def backward_depth(q: Question) -> Measured:
     return longest(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
 
 
+def outside_blocks(graph: Graph) -> Iterator[Node]:
+    """The occurrences that are in no decoder block: those of the graph, and of a scan over whole passes."""
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            yield from outside_blocks(node.op.body)
+        elif not isinstance(node.op, Repeat):
+            yield node
+
+
 def depth_rule(q: Question, graph: Graph) -> DepthRule:
     """What the question charges to the depth of its graph."""
-    outside = {id(n) for n in graph.nodes if not isinstance(n.op, Repeat)}
+    outside = {id(n) for n in outside_blocks(graph)}
 
     def counted(_where: Graph, node: Node) -> bool:
         return not q.blocks_only or id(node) not in outside

@@ -73,7 +73,22 @@ class TopK:
         return replace(self, axis=new if self.axis == old else self.axis, per=per)
 
 
-Restriction = Causal | TopK
+@dataclass(frozen=True)
+class Prefix:
+    """Only the first ``length`` entries of the axis are meaningful: what a cache holds so far."""
+
+    axis: str
+    length: sympy.Expr
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset((self.axis,))
+
+    def renamed(self, old: str, new: str) -> Prefix:
+        return replace(self, axis=new if self.axis == old else self.axis)
+
+
+Restriction = Causal | TopK | Prefix
 
 
 class Role(Enum):
@@ -88,6 +103,7 @@ class Role(Enum):
     ACTIVATION = "activation"
     MASK = "mask"
     STATISTIC = "statistic"
+    CACHE = "cache"
     GRADIENT = "gradient"
     PARAMETER_GRADIENT = "parameter gradient"
     OPTIMIZER = "optimizer state"
@@ -125,6 +141,11 @@ class Tensor:
 
     def prepend(self, axis: Axis) -> Tensor:
         return replace(self, axes=(axis, *self.axes))
+
+    def at(self, index: sympy.Symbol, value: sympy.Expr) -> Tensor:
+        """The type in the iteration of a loop in which ``index`` is ``value``."""
+        domain = (replace(r, length=r.length.subs(index, value)) if isinstance(r, Prefix) else r for r in self.domain)
+        return replace(self, domain=tuple(domain))
 
 
 def restrictions_on(names: frozenset[str], *groups: tuple[Restriction, ...]) -> tuple[Restriction, ...]:

@@ -6,7 +6,7 @@ A value is held as one array per rank coordinate.  The sequential machine is the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from graphs.errors import GraphError
 from graphs.ir import Array, Graph, Node, Place, Value
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 
 Coordinate = tuple[int, ...]
 Held = dict[Coordinate, Array]
@@ -43,6 +44,10 @@ class Machine:
         if missing:
             raise GraphError(f"no value for {', '.join(missing)} in {expr}; give one with the sizes")
         return expr.subs({s: self.values[s.name] for s in expr.free_symbols})
+
+    def within(self, op: Repeat, i: int) -> Machine:
+        """The machine inside iteration ``i`` (from 0) of a loop, which may count its iterations (from 1)."""
+        return Machine({**self.values, op.index.name: i + 1}, self.mesh) if isinstance(op, Scan) else self
 
     def count(self, axis: Axis) -> int:
         size = self.number(axis.size)
@@ -171,10 +176,11 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
     stage_of = _stages(op.axis, machine, count)
     names, outputs = list(op.body.inputs), list(op.body.outputs.values())
     carried = operands[: op.carried]
-    stacks: list[dict[Coordinate, dict[int, Array]]] = [{} for _ in outputs[op.carried :]]
+    stacks: list[dict[Coordinate, dict[int, Array]]] = [{r: {} for r in ranks} for _ in outputs[op.carried :]]
     previous: int | None = None
     for i in reversed(range(count)) if op.reverse else range(count):
         stage, local = stage_of[i]
+        inside = machine.within(op, i)
         here = [r for r in ranks if stage is None or _stage(r, op.axis, machine) == stage]
         if stage is not None and previous is not None and stage != previous:
             carried = [_hand_on(c, op.axis.splits[0].mesh, here, previous, machine) for c in carried]
@@ -182,13 +188,19 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
         for n, given in zip(names[op.carried :], operands[op.carried :], strict=True):
             is_stacked = names.index(n) < op.carried + op.stacked
             held[Value(n)] = {r: a[local] if is_stacked else a for r, a in _present(given, here, n).items()}
-        values = _run_nodes(op.body, held, machine, here)
+        values = _run_nodes(op.body, held, inside, here)
         carried = [values[v] for v in outputs[: op.carried]]
         for stack, v in zip(stacks, outputs[op.carried :], strict=True):
             for r in here:
-                stack.setdefault(r, {})[local] = values[v][r]
+                stack[r][local] = values[v][r]
         previous = stage
-    return [*carried, *({r: np.stack([e[i] for i in sorted(e)]) for r, e in stack.items()} for stack in stacks)]
+    shapes = [[machine.count(a) for a in op.body.type(v).axes] for v in outputs[op.carried :]]
+    return [*carried, *({r: _whole(e, k) for r, e in s.items()} for s, k in zip(stacks, shapes, strict=True))]
+
+
+def _whole(entries: Mapping[int, Array], shape: Sequence[int]) -> Array:
+    """Entries in order of position as one array; ``shape`` is that of an entry, for a loop of no iteration."""
+    return np.stack([entries[i] for i in sorted(entries)]) if entries else np.zeros((0, *shape))
 
 
 def _present(held: Held, ranks: list[Coordinate], name: str) -> Held:

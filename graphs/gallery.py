@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphs.blocks.decoder import DENSE, EXPERTS, FEED_FORWARDS, FeedForward, decoder_block
 from graphs.errors import GraphError
 from graphs.ir import Graph
+from graphs.models.generation import generation
 from graphs.models.roles import POLICY, ROLES, forward
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Declaration, find
@@ -12,7 +13,10 @@ from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
 
-NAMES = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+NAMES = (
+    "block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts",
+    "generation", "generation-experts",
+)  # fmt: skip
 
 
 def example(name: str, scheme: str = "none") -> Graph:
@@ -25,6 +29,8 @@ def example(name: str, scheme: str = "none") -> Graph:
     ffn = EXPERTS if variant else DENSE
     if stem == "block":
         graph = decoder_block(sizes, ffn)
+    elif stem == "generation":
+        graph = generation(sizes, ffn)
     elif stem == "training":
         graph = step(POLICY.name, ffn)
     else:

@@ -69,6 +69,10 @@ class Op(ABC):
         """The same op with the axes among its attributes replaced by those of the same name."""
         return self
 
+    def at(self, index: sympy.Symbol, value: sympy.Expr) -> Op:
+        """The same op in the iteration of a loop in which ``index`` is ``value``."""
+        return self
+
     def expand(self, build: Builder, operands: Sequence[Value]) -> Sequence[Value]:
         """A macro's primitives; primitives refuse."""
         raise GraphError(f"{self.kind} is a primitive and has no expansion")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Restriction, Tensor
+from graphs.axes import Axis, Causal, Prefix, Restriction, Tensor
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -28,9 +28,12 @@ from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.route import Route
+from graphs.ops.sample import Sample
+from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
+from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
 Index = tuple[int, ...]
@@ -117,6 +120,9 @@ class Scalars:
         for r in domain:
             if isinstance(r, Causal):
                 if index[r.key] > index[r.query]:
+                    return False
+            elif isinstance(r, Prefix):
+                if index[r.axis] >= self.number(r.length):
                     return False
             elif not self._kept(index, lengths, r.axis, r.per, self.number(r.active)):
                 return False
@@ -299,6 +305,38 @@ def _route(s: Scalars, op: Route, x: Entries) -> Entries:
     return Entries(x.names, x.shape, out)
 
 
+def _sample(s: Scalars, op: Sample, scores: Entries, *uniform: Entries) -> Entries:
+    """Greedy: a tree of comparisons.  A draw: a tree of sums, the number scaled by the whole, and a way down the tree,
+    on each level a comparison with the left part and a number less that part for the right one.
+    """
+    rest = tuple(n for n in scores.names if n != op.axis)
+
+    def chosen(row: list[int], number: int | None) -> int:
+        levels = (len(row) - 1).bit_length()
+        top = s.tree(list(row))
+        if number is None:
+            return s.free(top)
+        here = s.operate(number, top)
+        for _ in range(2 * levels):
+            here = s.operate(here)
+        return s.free(here)
+
+    rows: dict[Index, list[int]] = {}
+    for index, scalar in scores.at.items():
+        rows.setdefault(_pick(scores.named(index), rest), []).append(scalar)
+    lengths = _lengths(scores)
+    at = {i: chosen(row, uniform[0].at[i] if uniform else None) for i, row in rows.items()}
+    return Entries(rest, _pick(lengths, rest), at)
+
+
+def _write_cache(s: Scalars, op: Write, cache: Entries, entries: Entries) -> Entries:
+    """What lies before the start stays, the entries follow."""
+    where, start = cache.names.index(op.axis), s.number(op.start)
+    at = {i: scalar for i, scalar in cache.at.items() if i[where] < start}
+    at |= {(*i[:where], i[where] + start, *i[where + 1 :]): scalar for i, scalar in entries.at.items()}
+    return Entries(cache.names, cache.shape, at)
+
+
 WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Dropout: _dropout,
     Contraction: _contraction,
@@ -317,6 +355,8 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Scatter: _scatter,
     Route: _route,
     Dispatch: _dispatch,
+    Sample: _sample,
+    Write: _write_cache,
 }
 
 
@@ -357,6 +397,8 @@ def _repeat(s: Scalars, op: Repeat, operands: list[Entries]) -> list[Entries]:
         for j in range(op.carried, len(names)):
             stacked = j < op.carried + op.stacked
             known[Value(names[j])] = _entry(operands[j], i) if stacked else operands[j]
+        if isinstance(op, Scan):
+            s.sizes, s.known = {**s.sizes, op.index.name: i + 1}, {}
         values = _write(s, op.body, known)
         carried = [values[v] for v in outputs[: op.carried]]
         for stack, v in zip(stacks, outputs[op.carried :], strict=True):

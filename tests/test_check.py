@@ -92,7 +92,7 @@ def test_no_answer_is_undecided_and_never_a_pass(monkeypatch: pytest.MonkeyPatch
 
 def test_an_unsupported_cell_is_an_error_that_says_so() -> None:
     with pytest.raises(GraphError, match="not supported yet"):
-        check("III/C_gen/prefill")
+        check("IX/Baseline/Training/Work")
 
 
 def test_dropping_an_assumption_changes_the_cells_that_lean_on_it() -> None:

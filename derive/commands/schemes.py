@@ -11,7 +11,10 @@ import click
 from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
 
 MODELS = ("policy", "value", "reward")
-GRAPHS = ("block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts")
+GRAPHS = (
+    "block", "block-experts", "policy", "policy-experts", "reward", "value", "training", "training-experts",
+    "generation", "generation-experts",
+)  # fmt: skip
 
 
 @click.command()

@@ -34,8 +34,12 @@ MARKS = {
 }
 IMPLIED = (r"\dagger", "rests on an assumption that the paper does not state")
 COLUMNS = ("Work", "Depth", "Memory")
-BLOCKS = {"C_f": "C_f_tok", "C_b": "C_b_tok", "D_f": "D_f", "D_f_TP": "D_f_TP", "D_b": "D_b"}
+BLOCKS = {
+    "C_f": "C_f_tok", "C_b": "C_b_tok", "C_gen/prefill": "C_pf_roll", "C_gen/decode": "C_dec_roll",
+    "C_gen/total": "C_gen_roll", "D_f": "D_f", "D_f_TP": "D_f_TP", "D_b": "D_b", "D_gen": "D_gen",
+}  # fmt: skip
 ROLES = {"policy": "pi", "reference": "ref", "reward": "R", "value": "V"}
+REMAINDER = "/remainder"
 EXPLAINED = ("CONDITIONAL", "REFUTED")
 ORDER_TABLES = ("V", "VI")
 SEQUENCE_TABLES = ("III", "IV", "IX")
@@ -137,13 +141,16 @@ def _column(column: str) -> str:
 # -- Table III --------------------------------------------------------------------------------------------------------
 def block_symbol(cell: Cell) -> str:
     """The left-hand side of a row of Table III, with the model that the derived expression is about."""
-    block, _, role = block_name(cell).partition("/")
+    name = block_name(cell)
+    rest = name.endswith(REMAINDER)
+    name = name.removesuffix(REMAINDER)
+    block, role = (name, "") if name in BLOCKS else name.rpartition("/")[::2]
     if block not in BLOCKS or (role and role not in ROLES):
         raise ValueError(f"cell {cell['id']}: Table III has no such building block")
     sizes = [s for s in free_symbols(parse_text(str(cell["derived"]))) if "_" in s]
     models = {s.rpartition("_")[2] for s in sizes} & set(MODELS)
     model = ROLES[role] if role else models.pop() if len(models) == 1 else "M"
-    return f"${latex(Call(BLOCKS[block], (model,)))}$"
+    return f"${latex(Call(BLOCKS[block], (model,)))}$" + (", rest" if rest else "")
 
 
 def block_name(cell: Cell) -> str:

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 from derive import expr as ex
 from derive.expr import Div, Expr, Sym
+from derive.textform import parse_text
 
 BATCH = ("B", "B_pairs", "K")
-TOKENS = ("B", "B_pairs", "K", "S", "T", "m")
+TOKENS = ("B", "B_pairs", "K", "S", "T", "m", "t")
 DEGREES = ("N", "P_d", "P_p", "P_t", "P_c", "P_e")
 WIDTHS = ("d", "d_h", "d_ff", "d_e")
 OUTER = (*TOKENS, "n_mb", "n_vs", "L")
@@ -93,4 +94,6 @@ def product(term: Term) -> Expr:
 
 
 def power_of(name: str, exponent: int) -> Expr:
-    return Sym(name) if exponent == 1 else ex.Pow(Sym(name), exponent)
+    """A size, or a sum of logs under its text, to a power."""
+    base = parse_text(name) if "(" in name else Sym(name)
+    return base if exponent == 1 else ex.Pow(base, exponent)

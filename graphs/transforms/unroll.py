@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import sympy
+
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Node, Value
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.ops.slice import Slice, Stack
 from graphs.transforms.backward import prune
+from graphs.transforms.bind import bind
 
 
-def unroll(graph: Graph, count: int) -> Graph:
-    """The graph with ``count`` copies of each loop body; it runs at sizes at which the loops run ``count`` times."""
-    if count < 1:
-        raise GraphError(f"graph {graph.name}: cannot unroll {count} times; a loop runs at least once")
+def unroll(graph: Graph, count: int | Mapping[str, int]) -> Graph:
+    """The graph with ``count`` copies of each loop body; it runs at sizes at which the loops run ``count`` times.
+
+    Where loops differ, ``count`` says it for the axis of each: ``{"layer": 3, "step": 5}``.
+    """
+    for n in count.values() if isinstance(count, Mapping) else [count]:
+        if n < 1:
+            raise GraphError(f"graph {graph.name}: cannot unroll {n} times; a loop runs at least once")
     unroller = _Unroller(Builder(f"{graph.name}/unrolled"), count)
     for name, tensor in graph.inputs.items():
         unroller.build.input(name, tensor)
@@ -28,7 +36,7 @@ def unroll(graph: Graph, count: int) -> Graph:
 class _Unroller:
     """Appends copies of occurrences.  A loop's stacked results stay apart until something wants them as one value."""
 
-    def __init__(self, build: Builder, count: int) -> None:
+    def __init__(self, build: Builder, count: int | Mapping[str, int]) -> None:
         self.build, self.count = build, count
         self.entries: dict[Value, tuple[Repeat, list[Value]]] = {}
         self.stacked: dict[Value, Value] = {}
@@ -67,23 +75,28 @@ class _Unroller:
         return self.build.add(Slice(op.axis.name, i), value, name=f"{value.node}@{i}", role=role)[0]
 
     def _loop(self, node: Node, op: Repeat, operands: Sequence[Value], name: str) -> list[Value]:
-        self._check(node, op)
+        count = self._count(node, op)
         names, outputs = list(op.body.inputs), list(op.body.outputs.values())
         carried, pieces = list(operands[: op.carried]), {}
-        for i in reversed(range(self.count)) if op.reverse else range(self.count):
+        for i in reversed(range(count)) if op.reverse else range(count):
+            body = bind(op.body, op.index, sympy.Integer(i + 1)) if isinstance(op, Scan) else op.body
             last = op.carried + op.stacked
             stacked = [self._entry(v, op, i) for v in operands[op.carried : last]]
             given = [*carried, *stacked, *operands[last:]]
-            known = self.copy(op.body, {Value(n): v for n, v in zip(names, given, strict=True)}, f"{name}@{i}/")
+            known = self.copy(body, {Value(n): v for n, v in zip(names, given, strict=True)}, f"{name}@{i}/")
             results = [known[v] for v in outputs]
             carried, pieces[i] = results[: op.carried], results[op.carried :]
         stacks = [Value(name, j) for j in range(op.carried, len(outputs))]
         for j, value in enumerate(stacks):
-            self.entries[value] = (op, [self.whole(pieces[i][j]) for i in range(self.count)])
+            self.entries[value] = (op, [self.whole(pieces[i][j]) for i in range(count)])
         return [*carried, *stacks]
 
-    def _check(self, node: Node, op: Repeat) -> None:
+    def _count(self, node: Node, op: Repeat) -> int:
         if op.axis.splits:
             raise GraphError(f"{node.name}: a partitioned loop cannot be unrolled; unroll the sequential graph")
-        if op.axis.size.is_Integer and op.axis.size != self.count:
-            raise GraphError(f"{node.name} runs {op.axis.size} times, not {self.count}; unroll {op.axis.size} times")
+        count = self.count.get(op.axis.name) if isinstance(self.count, Mapping) else self.count
+        if count is None:
+            raise GraphError(f"{node.name}: how often to unroll the axis {op.axis.name!r} is not said; give its count")
+        if op.axis.size.is_Integer and op.axis.size != count:
+            raise GraphError(f"{node.name} runs {op.axis.size} times, not {count}; unroll {op.axis.size} times")
+        return count
