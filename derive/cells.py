@@ -9,16 +9,22 @@ import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
+from derive.building_blocks import ACTIVATIONS, Blocks
 from derive.forms import Form, Max, symbol
 from derive.ledger import under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
+from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
 from graphs.blocks.decoder import DENSE, EXPERTS, FeedForward
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
+from graphs.placements import placements
 from graphs.sizes import Sizes
+from graphs.stages.stage import STAGES, TRAINING
 
-Measure = Callable[[Question], Measured]
+#: from a question of the right kind to its answer
+Measure = Callable[[Any], Measured]
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Instance:
     """One reading of a cell: the model its letter M stands for (None where the cell has no M) and the question."""
 
     model: str | None
-    question: Question
+    question: Question | StageQuestion
     measure: Measure
 
 
@@ -89,16 +95,54 @@ BUILDING_BLOCKS: dict[str, tuple[Instance, ...]] = {
 }
 
 
+#: Table IV: column headings; it looks at the algorithms as a whole, over all device groups
+ALGORITHMS = ("PPO", "GRPO", "DPO")
+#: Table IX: row headings, in the paper's order
+PLACEMENTS = ("Baseline", "AC shared", "Disaggregated", "Hybrid", "Stage fusion", "Asynchronous", "Combined")
+STAGE_COLUMNS: dict[str, Measure] = {"Work": stage_work, "Depth": stage_depth, "Memory": stage_memory}
+
+
+@lru_cache(maxsize=1)
+def stage_cells() -> dict[str, Instance]:
+    """The cells of Tables IV and IX; the latter spells the activations of training out."""
+    out = {}
+    for algorithm in ALGORITHMS:
+        for column, measure in STAGE_COLUMNS.items():
+            for stage in STAGES:
+                whole = StageQuestion(algorithm, stage=stage, over_all_groups=True)
+                out[f"IV/{algorithm}/{column}/{stage}"] = Instance(None, whole, measure)
+    known = {p.heading: p for p in placements().values()}
+    for heading in PLACEMENTS:
+        for stage in STAGES:
+            for column, measure in STAGE_COLUMNS.items():
+                spelled = {ACTIVATIONS} if (stage, column) == (TRAINING, "Memory") else ()
+                asked = StageQuestion("PPO", known[heading], stage, blocks=Blocks(frozenset(spelled)))
+                out[f"IX/{heading}/{stage}/{column}"] = Instance(None, asked, measure)
+    return out
+
+
+def headings(cell: str) -> tuple[str, str, str]:
+    """Table, row and column of a cell of a grid."""
+    table, row, *rest = cell.split("/")
+    if table == "IV":
+        return table, "/".join(rest), row
+    return table, "/".join([row, *rest[:-1]]), rest[-1]
+
+
 def cell_ids() -> list[str]:
     """All supported cells in the order of the tables."""
     grid = [f"{t}/{row}/{column}" for t in SCHEME_TABLES for row in ROWS for column in COLUMNS]
-    return [*BUILDING_BLOCKS, *grid]
+    stages = list(stage_cells())
+    before = [c for c in stages if c.startswith("IV/")]
+    return [*BUILDING_BLOCKS, *before, *grid, *(c for c in stages if c not in before)]
 
 
 def instances(cell: str) -> tuple[Instance, ...]:
     """The readings of a cell; GraphError for one that is not supported yet."""
     if cell in BUILDING_BLOCKS:
         return BUILDING_BLOCKS[cell]
+    if cell in stage_cells():
+        return (stage_cells()[cell],)
     table, _, rest = cell.partition("/")
     row, _, column = rest.partition("/")
     if table not in SCHEME_TABLES or row not in ROWS or column not in COLUMNS:
@@ -116,7 +160,7 @@ def derive(instance: Instance, assumptions: Iterable[str]) -> Measured:
 
 
 @lru_cache(maxsize=1024)
-def _answer(measure: Measure, question: Question) -> Measured:
+def _answer(measure: Measure, question: Question | StageQuestion) -> Measured:
     """Tables ask the same question more than once, as an order and with constants."""
     return measure(question)
 

@@ -18,14 +18,16 @@ from derive.expr import Expr, calls
 from derive.forms import Form, Max
 from derive.ledger import FIXED, refuse_fixed
 from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
-from derive.reduce import order_argument
+from derive.reduce import order_argument, order_of_maximum
 from derive.render.typeset import display, with_sequence
 from derive.verdict import HOLDS, rest
 
 #: tables that write the context length as S + T
-SEQUENCE_TABLES = ("III",)
+SEQUENCE_TABLES = ("III", "IV", "IX")
 #: tables whose column is an O-argument
-ORDER_TABLES = ("V", "VI")
+ORDER_TABLES = ("IV", "V", "VI")
+#: tables in the language of named costs, where maxima are short
+OPAQUE_TABLES = ("IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Cell:
     assumptions: tuple[str, ...]
     detail: str
     value: Max
-    order_form: Form | None = None
+    order_form: Form | Max | None = None
     derived_order: str | None = None
     printed: str | None = None
     printed_expr: str | None = None
@@ -238,7 +240,8 @@ class _Case:
 
     def _ties(self, reading: Reading) -> dict[str, Any]:
         domain, table = reading.domain, self.claim.table
-        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in calls(self.claim.expr)}
+        costs = () if self.claim.opaque else calls(self.claim.expr)
+        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in costs}
         return {
             "reads": dict(sorted(named.items())),
             "domain": {
@@ -300,11 +303,12 @@ class _Case:
 
 
 def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Cell:
-    table, row, column = cell.split("/")
+    table, row, column = cells.headings(cell)
     value = cells.derive(instance, base).value
-    reduced = None
+    reduced: Form | Max | None = None
     if table in ORDER_TABLES:
-        reduced = order_argument(value, domain_of(instance, base), hypotheses_of(base, value))
+        reduce = order_of_maximum if table in OPAQUE_TABLES else order_argument
+        reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value))
     return Cell(
         id=cell,
         table=table,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from derive.data import paper_folder
-from derive.expr import Call, Expr, Order, Sym, free_symbols, replace, walk
+from derive.expr import Call, Expr, Order, Sym, free_symbols, rebuild, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
 from graphs.symbols import is_size
@@ -23,7 +23,8 @@ from graphs.symbols import is_size
 KINDS = ("equal", "approx", "leading", "order", "upper")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
-TABLE_KEYS = frozenset({"table", "kind", "definitions", "claim"})
+Definition = tuple[str | Call, Expr]
+TABLE_KEYS = frozenset({"table", "kind", "definitions", "opaque", "not_printed", "claim"})
 CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
@@ -35,7 +36,10 @@ class ClaimError(ValueError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII)."""
+    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII).
+
+    ``opaque`` says that its table is in the language of named costs, which stand for themselves.
+    """
 
     id: str
     table: str
@@ -46,6 +50,7 @@ class Claim:
     expr: Expr
     symbol: Call | None
     symbols: frozenset[str]
+    opaque: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,11 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Book:
-    """All claims and assumptions by id, in the order of the files."""
+    """All claims and assumptions by id, in the order of the files; patterns of cells that the copy does not print."""
 
     claims: Mapping[str, Claim]
     assumptions: Mapping[str, Assumption]
+    not_printed: tuple[str, ...] = ()
 
     def claim(self, cell: str) -> Claim:
         if cell not in self.claims:
@@ -112,14 +118,16 @@ def load(folder: Path | None = None) -> Book:
     """The book of a folder of TOML files (the paper's by default)."""
     folder = folder or paper_folder()
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
-    claims = [claim for file in files for claim in _claims(_read(file), file.name)]
+    tables = {file.name: _read(file) for file in files}
+    claims = [claim for name, data in tables.items() for claim in _claims(data, name)]
     if not claims:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
     assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
     _refuse_duplicates((c.id for c in claims), "claim")
     _refuse_duplicates((a.id for a in assumptions), "assumption")
-    book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions})
+    missing = tuple(p for name, data in tables.items() for p in _texts(data, "not_printed", name))
+    book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions}, missing)
     for check in (_scopes_match_cells, _one_scope_per_cell, _contradictions_known):
         check(book)
     return book
@@ -142,14 +150,14 @@ def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
         yield _claim(entry, data, definitions, file)
 
 
-def _definition(text: str, file: str) -> tuple[str, Expr]:
+def _definition(text: str, file: str) -> tuple[str | Call, Expr]:
     try:
         return parse_definition(text)
     except ParseError as error:
         raise ClaimError(f"{file}: the definition `{text}` does not parse: {error}") from None
 
 
-def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple[str, Expr]], file: str) -> Claim:
+def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[Definition], file: str) -> Claim:
     name = _text(entry, "id", file)
     place = f"{file}, {name}"
     _refuse_unknown_keys(entry, CLAIM_KEYS, place)
@@ -160,7 +168,7 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
     kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
     _order_says_so(expr, kind, place)
     for short, long in definitions:
-        expr = replace(expr, long, Sym(short))
+        expr = spelled_out(expr, short, long) if isinstance(short, Call) else replace(expr, long, Sym(short))
     return Claim(
         id=name,
         table=_text(table, "table", file),
@@ -171,7 +179,22 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
         expr=expr,
         symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
         symbols=free_symbols(expr),
+        opaque=table.get("opaque") is True,
     )
+
+
+def spelled_out(expr: Expr, short: Call, long: Expr) -> Expr:
+    """The expression with a defined cost written out for the model at hand."""
+    if isinstance(expr, Call) and expr.name == short.name:
+        return _about(long, expr.args)
+    return rebuild(expr, lambda child: spelled_out(child, short, long))
+
+
+def _about(expr: Expr, models: tuple[str, ...]) -> Expr:
+    """A definition for any model M, about the model named."""
+    if isinstance(expr, Call):
+        return Call(expr.name, models)
+    return rebuild(expr, lambda child: _about(child, models))
 
 
 def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:
@@ -271,7 +294,8 @@ def _order_says_so(expr: Expr, kind: str, place: str) -> None:
 def _scopes_match_cells(book: Book) -> None:
     for assumption in book.assumptions.values():
         for pattern in (p for s in assumption.scopes for p in s.cells):
-            if not any(fnmatchcase(cell, pattern) for cell in book.claims):
+            listed = any(fnmatchcase(pattern, known) or fnmatchcase(known, pattern) for known in book.not_printed)
+            if not listed and not any(fnmatchcase(cell, pattern) for cell in book.claims):
                 raise ClaimError(f"{LEDGER}, {assumption.id}: the pattern {pattern!r} matches no cell")
 
 

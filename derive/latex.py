@@ -19,7 +19,7 @@ from derive.expr import Call, Div, Expr, Log, Max, Min, Num, Order, Pow, Sum, Sy
 from derive.parsing import ParseError, check_exponent, check_limits, check_name, rational, run, shown
 
 GRAMMAR = r"""
-definition: name ":=" sum_
+definition: (name | call) ":=" sum_
 ?sum_: (_PLUS? term | negated) (_PLUS term | negated)*     -> addition
 negated: MINUS term                                        -> negation
 ?term: _factors                                            -> product
@@ -120,8 +120,8 @@ def parse(latex: str) -> Expr:
     return result
 
 
-def parse_definition(latex: str) -> tuple[str, Expr]:
-    """``m:=S+T`` as (name, expression)."""
+def parse_definition(latex: str) -> tuple[str | Call, Expr]:
+    """``m:=S+T`` as (name, expression); a cost may be defined too, for any model M."""
     check_limits(latex, BRACKETS, MAX_LENGTH)
     name, value = run(_parser(), latex, "definition", _Build(latex), WORDS)
     return name, value
@@ -141,7 +141,7 @@ class _Build(Transformer[Token, Expr]):
         return ParseError(message.format(shown(self.text, where.start_pos or 0)))
 
     # -- sums and products ---------------------------------------------------------------------------------------------
-    def definition(self, name: str, value: Expr) -> tuple[str, Expr]:
+    def definition(self, name: str | Call, value: Expr) -> tuple[str | Call, Expr]:
         return name, value
 
     def addition(self, *terms: Expr) -> Expr:

@@ -43,7 +43,7 @@ def closed_form(e: Sum) -> Form:
     _check_bounds(e, low, high)
     body = single_form(without_sums(e.body))
     logs = {x for m in body.terms for x, _ in m if isinstance(x, Log) and e.index in x.arg.symbols}
-    if any("(" in name for name in body.symbols):
+    if any(is_sum(name) for name in body.symbols):
         raise ValueError(f"{ex.text(e)} is a sum of sums of logs, which has no normal form")
     plain = Form({m: c for m, c in body.terms.items() if logs.isdisjoint(x for x, _ in m)})
     antiderivative = primitive(plain, e.index)
@@ -101,9 +101,14 @@ def log_sum(e: Sum, log: Log, low: Form, high: Form) -> Form:
     return Form.atom(f"Sum({log.text}, ({e.index}, 1, {high.text}))")
 
 
+def is_sum(name: str) -> bool:
+    """True for the symbol of a sum of logs; other names with brackets are opaque costs."""
+    return name.startswith("Sum(")
+
+
 def sizes_of(name: str) -> frozenset[str]:
     """The sizes in a symbol of a form, which may be a sum of logs."""
-    return ex.free_symbols(parse_text(name)) if "(" in name else frozenset({name})
+    return ex.free_symbols(parse_text(name)) if is_sum(name) else frozenset({name})
 
 
 def bounds_of(name: str) -> tuple[Form, Form]:

@@ -9,12 +9,14 @@ from fractions import Fraction
 
 from derive import expr as ex
 from derive.expr import Div, Expr, Sym
+from derive.textform import WITHOUT_MODEL, parse_text
 
 BATCH = ("B", "B_pairs", "K")
 TOKENS = ("B", "B_pairs", "K", "S", "T", "m")
 DEGREES = ("N", "P_d", "P_p", "P_t", "P_c", "P_e")
 WIDTHS = ("d", "d_h", "d_ff", "d_e")
 OUTER = (*TOKENS, "n_mb", "n_vs", "L")
+MODELS = ("pi", "SH", "ref", "R", "V", "M")
 ORDER = (*DEGREES, *OUTER, "V", "E", "E_a", "h", "h_kv", *WIDTHS)
 
 
@@ -59,9 +61,17 @@ def stem(name: str) -> str:
 
 
 def rank(name: str) -> tuple[int, str]:
-    """Place of a size inside a product."""
+    """Place of a size inside a product; named costs come last, ordered by their models."""
     base = stem(name)
+    if is_cost(name):
+        model = name.partition("(")[2].rstrip(")")
+        return len(ORDER), f"{MODELS.index(model) if model in MODELS else len(MODELS)} {name}"
     return (ORDER.index(base) if base in ORDER else len(ORDER), name)
+
+
+def is_cost(name: str) -> bool:
+    """True for the name of an opaque cost, ``C_f_tok(pi)`` or ``M_KV``."""
+    return "(" in name or name in WITHOUT_MODEL
 
 
 def gcd(values: Iterable[Fraction]) -> Fraction:
@@ -86,4 +96,5 @@ def product(term: Term) -> Expr:
 
 
 def power_of(name: str, exponent: int) -> Expr:
-    return Sym(name) if exponent == 1 else ex.Pow(Sym(name), exponent)
+    base = parse_text(name) if is_cost(name) else Sym(name)
+    return base if exponent == 1 else ex.Pow(base, exponent)

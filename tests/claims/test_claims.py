@@ -15,7 +15,8 @@ ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert")
 
 
 def test_every_printed_cell_is_there():
-    assert Counter(c.table for c in BOOK.claims.values()) == {"III": 11, "V": 18, "VI": 18, "VII": 18, "VIII": 18}
+    printed = {"III": 11, "IV": 10, "V": 18, "VI": 18, "VII": 18, "VIII": 18, "IX": 18}
+    assert Counter(c.table for c in BOOK.claims.values()) == printed
     for table in ("V", "VI", "VII", "VIII"):
         for row in ROWS:
             for column in ("Work", "Depth", "Memory"):

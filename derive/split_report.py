@@ -1,0 +1,62 @@
+"""What `derive split` prints: the cost of an iteration and the points of an iso-compute curve, as plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from derive.budget import iso_compute, split
+from derive.placements import StageQuestion
+from derive.stage_report import shown
+from graphs.errors import GraphError
+
+INTEGER = re.compile(r"[1-9]\d{0,30}")
+
+
+def split_report(
+    q: StageQuestion, budget: int | None, over: str, solve_for: str, given: Sequence[str]
+) -> dict[str, Any]:
+    """The derived cost, per prompt and per rollout; with a budget, points of equal compute."""
+    found = split(q)
+    out: dict[str, Any] = {
+        "algorithm": q.graph.name,
+        "cost": shown(found.total),
+        "per_prompt": shown(found.per_prompt),
+        "per_rollout": shown(found.per_rollout),
+    }
+    if budget is None:
+        return out
+    if budget < 1:
+        raise GraphError(f"a budget of {budget} operations buys nothing; give a positive number")
+    name, values = _pair(over)
+    numbers = [_integer(v, over) for v in values.split(",")]
+    known = {n: Fraction(_integer(v, pair)) for pair in given for n, v in [_pair(pair)]}
+    if {"S", "T"} <= known.keys():
+        known.setdefault("m", known["S"] + known["T"])
+    points = iso_compute(found.total, budget, (name, numbers), solve_for, known)
+    return {**out, "budget": str(budget), "over": name, "for": solve_for, "points": points}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = (part.strip() for part in text.partition("="))
+    if not name or not sign or not value:
+        raise GraphError(f"{text!r} is not NAME=VALUE; write for instance K=1,2,4")
+    return name, value
+
+
+def _integer(text: str, place: str) -> int:
+    if not INTEGER.fullmatch(text.strip()):
+        raise GraphError(f"{text.strip()!r} in {place!r} is not a positive integer; write digits alone")
+    return int(text)
+
+
+def split_text(data: dict[str, Any]) -> str:
+    lines = [f"{data['algorithm']}, work of one iteration"]
+    lines += [f"  {label:<12} {data[key]}" for label, key in (("in all", "cost"), ("per prompt", "per_prompt"))]
+    lines.append(f"  {'per rollout':<12} {data['per_rollout']}")
+    if "points" in data:
+        lines += ["", f"  {data['over']:>8} {data['for']:>12}   within {data['budget']} operations"]
+        lines += [f"  {p[data['over']]:>8} {p[data['for']]:>12}" for p in data["points"]]
+    return "\n".join(lines) + "\n"
