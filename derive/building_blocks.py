@@ -105,7 +105,7 @@ class Blocks:
         return count * _one(self.cost(WORK[node.run], model))
 
     def depth(self, node: Invocation, model: str, used: tuple[str, ...] = ()) -> Max:
-        """Critical path of all its trips, one after the other, under the schemes in use; that of prefill is in decode."""
+        """Critical path of all its trips, one after the other; that of prefill is charged to decoding."""
         if node.run is Pass.PREFILL:
             return Max.of(Form.constant(0))
         marks = [SUPERSCRIPTS[s] for s in used if s in SUPERSCRIPTS]

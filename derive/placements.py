@@ -210,16 +210,20 @@ def residents(q: StageQuestion, phase: tuple[str, ...], active: Iterable[str]) -
     out: dict[tuple[str, str], Form] = {}
     for node in q.graph.invocations:
         group, model = q.group(node).name, q.model(node)
-        stale = q.placement.staleness is not None and node.role in TRAINED and node.stage != TRAINING
         if group not in active:
             continue
-        if stale:
+        if is_stale(q, node):
             out[group, f"snapshot of {model}"] = q.blocks.shadow(model)
         elif q.residency == "all" or (q.residency == "stage" and node.stage in phase):
             copies = q.copies if node.stage == TRAINING else 1
             size = copies * q.blocks.weights(model)
             out[group, f"weights of {model}"] = max(out.get((group, f"weights of {model}"), ZERO), size, key=_copies)
     return frozenset(Buffer(where, group, size) for (group, where), size in out.items())
+
+
+def is_stale(q: StageQuestion, node: Invocation) -> bool:
+    """Does the pass use an older copy of a model that is trained meanwhile?"""
+    return q.placement.staleness is not None and node.role in TRAINED and node.stage != TRAINING
 
 
 def _copies(form: Form) -> Fraction:
@@ -267,7 +271,7 @@ def _alive(
         size = q.blocks.buffer(node, model, kept=reader is not None)
         if size:
             yield Buffer(f"buffers of {node.name}", group, size)
-        if q.residency == "invocation":
+        if q.residency == "invocation" and not is_stale(q, node):
             copies = q.copies if node.stage == TRAINING else 1
             yield Buffer(f"weights of {model}", group, copies * q.blocks.weights(model))
 
