@@ -318,7 +318,9 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
         derived_order=None if reduced is None else text(display(reduced, order=True), table),
         verdict="NOT_PRINTED",
         assumptions=tuple(sorted(base)),
-        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone.",
+        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone."
+        if any(value.members)
+        else "No model runs here, so there is nothing to print.",
         value=value,
         order_form=reduced,
     )

@@ -57,7 +57,8 @@ def _failure(claim: Claim, plain: Reading, rescue: Sequence[str], regime: str | 
     why = _excess(claim, plain)
     if regime is None:
         return f"{why}, and no condition that was tried saves the printed form."
-    against = f" ({', '.join(rescue)} is against the paper's own words)" if rescue else ""
+    verb = "is" if len(rescue) == 1 else "are"
+    against = f" ({' and '.join(rescue)} {verb} against the paper's own words)" if rescue else ""
     return f"{why}; the printed form holds under {regime}{against}."
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from derive import expr
 from derive.building_blocks import EXPANSIONS, Blocks
 from derive.forms import Form, Max
-from derive.placements import StageQuestion, depth_in_waves, period, stage_depth, stage_memory, stage_work
+from derive.period import period
+from derive.placements import StageQuestion, depth_in_waves, stage_depth, stage_memory, stage_work
 from derive.render.typeset import display, with_sequence
 from graphs.errors import GraphError
 from graphs.placements import Placement, placement, placements

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from derive.convex import pruned
 from derive.forms import Form, Max, symbol
+from derive.period import period
 from derive.placements import (
     StageQuestion,
     depth_in_waves,
-    period,
     queues,
     stage_depth,
     stage_memory,

@@ -16,7 +16,8 @@ from derive.check import check
 from derive.claims import load
 from derive.forms import Max
 from derive.normal import single_form
-from derive.placements import StageQuestion, period, stage_depth, stage_memory, stage_work
+from derive.period import period
+from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
 from derive.render.typeset import with_m
 from derive.report import _safe as as_json
 from derive.textform import parse_text
