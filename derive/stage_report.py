@@ -14,7 +14,7 @@ from derive.placements import StageQuestion, depth_in_waves, stage_depth, stage_
 from derive.render.typeset import display, with_sequence
 from graphs.errors import GraphError
 from graphs.placements import Placement, placement, placements
-from graphs.placements.presets import preset
+from graphs.placements.presets import PRESETS, preset
 from graphs.stages import Options
 from graphs.stages.stage import MODELS, STAGES
 from graphs.symbols import size
@@ -107,7 +107,9 @@ def report_text(data: dict[str, Any]) -> str:
 
 # -- the list of placements -------------------------------------------------------------------------------------------
 def placements_report() -> dict[str, Any]:
-    return {"placements": [_declaration(p) for p in placements().values()]}
+    """Every placement as declared, and the presets with the placement that each stands for."""
+    named = [_declaration(p) for p in placements().values()]
+    return {"placements": named, "presets": [_declaration(p.placement) for p in PRESETS.values()]}
 
 
 def _declaration(p: Placement) -> dict[str, Any]:
@@ -129,4 +131,5 @@ def placements_text(data: dict[str, Any]) -> str:
     for p in data["placements"]:
         groups = ", ".join(g["name"] + ("" if g["exclusive"] else " (concurrent)") for g in p["groups"])
         lines += [f"{p['name']:<20} groups {groups}", f"{'':<20} {p['source']}"]
+    lines += ["", *(f"{'preset ' + p['name']:<24} {p['source']}" for p in data["presets"])]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,8 @@ from derive.building_blocks import EXPANSIONS, Blocks
 from derive.check import check
 from derive.claims import load
 from derive.forms import Max
-from derive.normal import single_form
+from derive.measure import Question, training_depth
+from derive.normal import named_costs, single_form
 from derive.period import period
 from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
 from derive.render.typeset import with_m
@@ -44,8 +45,6 @@ def work(algorithm: str, stage: str | None = None, **options: object) -> Max:
 
 def written(text: str) -> Max:
     """A formula in named costs, by hand."""
-    from derive.normal import named_costs
-
     return Max.of(single_form(named_costs(with_m(parse_text(text)))))
 
 
@@ -203,6 +202,53 @@ def test_what_rests_on_an_assumption(dropped, cell, verdict) -> None:
     assert found.verdict == verdict
 
 
+INFERENCE = "params({0}) + B*K*(S + T)*M_Inf({0})"
+UPDATE = "4*params({0}) + B*K*(S + T)*{1}"
+KEPT = {m: f"L_{m}*(8*d_{m} + 2*d_ff_{m} + 4 + (S + T)*h_{m})" for m in ("pi", "V")}
+ASSESSED, TRAINED_TOGETHER = "params(ref) + params(R) + params(V)", "4*(params(pi) + params(V))"
+#: depth and memory of rows that our copy does not print, written down by hand: alternatives of a maximum
+BY_HAND: dict[str, list[str]] = {
+    "Disaggregated/Assessment/Depth": ["D_f(ref)", "D_f(R)", "D_f(V)"],
+    "Disaggregated/Training/Depth": ["D_f(pi) + D_b(pi)", "D_f(V) + D_b(V)"],
+    "Disaggregated/Assessment/Memory": [INFERENCE.format(m) for m in ("ref", "R", "V")],
+    "Disaggregated/Training/Memory": [UPDATE.format(m, KEPT[m]) for m in KEPT],
+    "Hybrid/Generation/Depth": ["D_gen_TP(pi)"],
+    "Hybrid/Assessment/Depth": ["D_f_TP(ref) + D_f_TP(R) + D_f_TP(V)"],
+    "Hybrid/Training/Depth": ["D_f(pi) + D_b(pi) + D_f(V) + D_b(V)"],
+    "Hybrid/Assessment/Memory": [f"{ASSESSED} + B*K*(S + T)*M_Inf({m})" for m in ("ref", "R", "V")],
+    "Stage fusion/Assessment/Depth": ["D_f(ref)", "D_f(R)", "D_f(V)"],
+    "Stage fusion/Generation/Memory": [
+        f"params(pi) + {ASSESSED} + B*K*M_KV",
+        f"params(pi) + {ASSESSED} + B*K*(S + T)*(M_Inf(ref) + M_Inf(R) + M_Inf(V))",
+    ],
+    "Stage fusion/Training/Memory": [f"{TRAINED_TOGETHER} + B*K*(S + T)*({KEPT['pi']} + {KEPT['V']})"],
+    "Asynchronous/Generation/Memory": ["M_sh(pi) + M_sh(V) + B*K*M_KV"],
+    "Asynchronous/Assessment/Depth": ["D_f(ref) + D_f(R) + D_f(V)"],
+    "Asynchronous/Training/Memory": [f"{TRAINED_TOGETHER} + B*K*(S + T)*{KEPT[m]}" for m in KEPT],
+    "Combined/Generation/Memory": ["M_sh(pi) + B*K*M_KV"],
+    "Combined/Assessment/Depth": ["D_f_TP(ref)", "D_f_TP(R)", "D_f_TP(V)"],
+    "Combined/Assessment/Memory": [
+        *(INFERENCE.format(m) for m in ("ref", "R")), "M_sh(V) + B*K*(S + T)*M_Inf(V)"
+    ],
+    "Combined/Training/Memory": [UPDATE.format(m, KEPT[m]) for m in KEPT],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", BY_HAND)
+def test_rows_that_are_not_printed_follow_from_their_declaration(cell) -> None:
+    found = check(f"IX/{cell}")
+    assert found.verdict == "NOT_PRINTED"
+    assert found.value == Max.of(*map(written, BY_HAND[cell]))
+
+
+@pytest.mark.parametrize("scheme", ["Data", "Pipeline"])
+def test_schemes_without_a_superscript_leave_the_global_depth_whole(scheme) -> None:
+    alone = training_depth(Question(blocks_only=True, collectives=True))
+    assert training_depth(Question(scheme=scheme, blocks_only=True, collectives=True, over_all_ranks=True)).value == (
+        alone.value
+    )
+
+
 # -- expanded, presets, budgets ----------------------------------------------------------------------------------------
 def test_expanded_costs_are_those_of_the_operation_graph() -> None:
     blocks = Blocks(frozenset(EXPANSIONS))
@@ -236,6 +282,8 @@ def test_the_command_line_shows_stages_and_placements() -> None:
     listed = json.loads(run("placements", "--json")[1])["placements"]
     assert {p["name"] for p in listed} == set(placements())
     assert all(p["mapping"][TRAINING]["actor"] for p in listed)
+    text = run("placements")[1]
+    assert all(name in text for name in (*placements(), *PRESETS))
     _, out, _ = run("stage", "--placement", "stage-fusion", "--waves", "3", "--expand", "--option", "epochs")
     assert "in 3 waves" in out
     assert "n_ep" in out
