@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from derive.building_blocks import ACTIVATIONS, Blocks
+from derive.building_blocks import ACTIVATIONS, EXPANSIONS, Blocks
 from derive.forms import Form, Max, symbol
 from derive.ledger import under
 from derive.measure import Measured, Question, backward_depth, forward_depth, memory, training_depth, work
@@ -157,6 +157,14 @@ def instances(cell: str) -> tuple[Instance, ...]:
 def derive(instance: Instance, assumptions: Iterable[str]) -> Measured:
     """What the graph gives for one reading under the conventions of the named assumptions."""
     return _answer(instance.measure, under(instance.question, assumptions))
+
+
+def expanded(instance: Instance, assumptions: Iterable[str]) -> Max | None:
+    """The cost of a stage with derived building blocks for named costs, where they exist; None for other cells."""
+    question = under(instance.question, assumptions)
+    if not isinstance(question, StageQuestion):
+        return None
+    return _answer(instance.measure, replace(question, blocks=Blocks(frozenset(EXPANSIONS)))).value
 
 
 @lru_cache(maxsize=1024)

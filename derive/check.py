@@ -37,7 +37,7 @@ class Cell:
     ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
     certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
     (``reads``), the derived cost under a further assumption that rescues the claim (``rescued``), and the ``readings``
-    for other models.
+    for other models.  ``expanded`` is the derived cost with derived building blocks in place of named costs.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Cell:
     value: Max
     order_form: Form | Max | None = None
     derived_order: str | None = None
+    expanded: str | None = None
     printed: str | None = None
     printed_expr: str | None = None
     kind: str | None = None
@@ -69,7 +70,17 @@ class Cell:
         order = (
             "id table row column printed printed_expr derived derived_order verdict assumptions regime weakest slack"
         )
-        names = [*order.split(), "regime_verdict", "directions", "certificate", "kind", "implied", "witness", "detail"]
+        names = [
+            *order.split(),
+            "expanded",
+            "regime_verdict",
+            "directions",
+            "certificate",
+            "kind",
+            "implied",
+            "witness",
+            "detail",
+        ]
         assert set(names) == {f.name for f in fields(self)} - {"value", "order_form", "context"}
         out = {name: getattr(self, name) for name in names}
         lists = {name: list(getattr(self, name)) for name in ("assumptions", "implied", "directions")}
@@ -193,6 +204,7 @@ class _Case:
             printed_expr=text(claim.expr, claim.table),
             derived=text(display(self.plain.measured.value), claim.table),
             derived_order=None if reduced is None else text(display(reduced, order=True), claim.table),
+            expanded=_expanded(claim.table, self.plain.instance, self.plain.assumptions),
             verdict=self.verdict,
             assumptions=tuple(sorted(self.plain.assumptions)),
             regime=self.regime(),
@@ -316,6 +328,7 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
         column=column,
         derived=text(display(value), table),
         derived_order=None if reduced is None else text(display(reduced, order=True), table),
+        expanded=_expanded(table, instance, base),
         verdict="NOT_PRINTED",
         assumptions=tuple(sorted(base)),
         detail="The copy of the paper at hand prints no such cell; the derived cost stands alone."
@@ -324,6 +337,11 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
         value=value,
         order_form=reduced,
     )
+
+
+def _expanded(table: str, instance: cells.Instance, assumptions: Sequence[str]) -> str | None:
+    value = cells.expanded(instance, assumptions)
+    return None if value is None else text(display(value), table)
 
 
 def _bound_json(bound: Bound) -> dict[str, str]:

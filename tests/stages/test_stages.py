@@ -259,6 +259,14 @@ def test_expanded_costs_are_those_of_the_operation_graph() -> None:
     assert not any("(pi)" in s for f in stage_memory(q).value.members for s in f.symbols)
 
 
+def test_a_cell_carries_its_cost_in_derived_building_blocks_too() -> None:
+    expanded = check("IV/DPO/Work/Assessment").expanded
+    assert expanded is not None
+    per_token = "2*L_pi*(4*d_pi**2 + 2*d_pi*d_ff_pi + m*d_pi) + 2*V*d_pi"
+    assert written(expanded) == written(f"2*B_pairs*m*({per_token})")
+    assert check("III/C_b").expanded is None
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_prints_its_row(name) -> None:
     code, out, _ = run("stage", "--preset", name, "--json")
