@@ -12,7 +12,7 @@ import networkx as nx
 
 from derive.convex import pruned
 from derive.forms import Form, Max
-from derive.maxplus import START, Arrivals, combine
+from derive.maxplus import START, combine
 from derive.measure import Measured
 from derive.placements import StageQuestion, delay, queues, schedule, stage_depth
 from graphs.stages.stage import TRAINED, TRAINING
@@ -56,10 +56,11 @@ def period(q: StageQuestion) -> Measured:
     best: dict[Form, tuple[str, ...]] = {}
     for cycle in nx.simple_cycles(order):
         tokens = sum(order.edges[pair]["tokens"] for pair in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-        length: Arrivals = START
+        length, label = START, tuple(sorted(cycle))
         for name in cycle:
             length = combine(length, delay(q, q.graph.by_name[name]), q.factors)
-        best |= {a.form / tokens: tuple(sorted(cycle)) for a in length}
+        for form in (a.form / tokens for a in length):  # cycles come in no fixed order
+            best[form] = min(best.get(form, label), label)
     value = pruned(Max.of(*best, ZERO), q.factors)
     return Measured(value, tuple((" and ".join(best[f]), f) for f in value.members if f))
 
