@@ -19,14 +19,14 @@ from derive.forms import Form, Max
 from derive.generation import over_steps, sum_of_steps
 from derive.ledger import FIXED, refuse_fixed
 from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
-from derive.reduce import order_argument
-from derive.render.typeset import display
+from derive.reduce import order_argument, order_of_maximum
+from derive.render.typeset import ORDER_TABLES, display
 from derive.verdict import HOLDS, rest
 from derive.written import arranged, text
 from graphs.errors import GraphError
 
-#: tables whose column is an O-argument
-ORDER_TABLES = ("V", "VI")
+#: tables in the language of named costs, where maxima are short
+OPAQUE_TABLES = ("IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Cell:
     ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
     certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
     (``reads``), the derived cost under a further assumption that rescues the claim (``rescued``), and the ``readings``
-    for other models, or of the ``corrected`` form where the printed one is ill-formed.
+    for other models, or of the ``corrected`` form where the printed one is ill-formed.  ``expanded`` is the derived
+    cost with derived building blocks in place of named costs.
     """
 
     id: str
@@ -48,8 +49,9 @@ class Cell:
     assumptions: tuple[str, ...]
     detail: str
     value: Max
-    order_form: Form | None = None
+    order_form: Form | Max | None = None
     derived_order: str | None = None
+    expanded: str | None = None
     printed: str | None = None
     printed_expr: str | None = None
     kind: str | None = None
@@ -68,7 +70,17 @@ class Cell:
         order = (
             "id table row column printed printed_expr derived derived_order verdict assumptions regime weakest slack"
         )
-        names = [*order.split(), "regime_verdict", "directions", "certificate", "kind", "implied", "witness", "detail"]
+        names = [
+            *order.split(),
+            "expanded",
+            "regime_verdict",
+            "directions",
+            "certificate",
+            "kind",
+            "implied",
+            "witness",
+            "detail",
+        ]
         assert set(names) == {f.name for f in fields(self)} - {"value", "order_form", "context"}
         out = {name: getattr(self, name) for name in names}
         lists = {name: list(getattr(self, name)) for name in ("assumptions", "implied", "directions")}
@@ -261,6 +273,7 @@ class _Case:
             printed_expr=text(claim.expr, claim.table),
             derived=text(self.derived(self.plain), claim.table),
             derived_order=None if reduced is None else text(display(reduced, order=True), claim.table),
+            expanded=_expanded(claim.table, self.plain.instance, self.plain.assumptions),
             verdict=self.verdict,
             assumptions=tuple(sorted(self.plain.assumptions)),
             regime=self.regime(),
@@ -308,7 +321,8 @@ class _Case:
 
     def _ties(self, reading: Reading) -> dict[str, Any]:
         domain, table = reading.domain, self.claim.table
-        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in calls(self.claim.expr)}
+        costs = () if self.claim.opaque else calls(self.claim.expr)
+        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in costs}
         return {
             "reads": dict(sorted(named.items())),
             "domain": {
@@ -370,12 +384,12 @@ class _Case:
 
 
 def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Cell:
-    table, _, rest_of_id = cell.partition("/")
-    row, _, column = rest_of_id.partition("/")
+    table, row, column = cells.headings(cell)
     value = cells.derive(instance, base).value
-    reduced = None
+    reduced: Form | Max | None = None
     if table in ORDER_TABLES:
-        reduced = order_argument(value, domain_of(instance, base), hypotheses_of(base, value))
+        reduce = order_of_maximum if table in OPAQUE_TABLES else order_argument
+        reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value))
     return Cell(
         id=cell,
         table=table,
@@ -383,12 +397,20 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
         column=column or cells.FORMULA_COLUMN,
         derived=text(arranged(instance, base, value), table),
         derived_order=None if reduced is None else text(display(reduced, order=True), table),
+        expanded=_expanded(table, instance, base),
         verdict="NOT_PRINTED",
         assumptions=tuple(sorted(base)),
-        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone.",
+        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone."
+        if any(value.members)
+        else "No model runs here, so there is nothing to print.",
         value=value,
         order_form=reduced,
     )
+
+
+def _expanded(table: str, instance: cells.Instance, assumptions: Sequence[str]) -> str | None:
+    value = cells.expanded(instance, assumptions)
+    return None if value is None else text(display(value), table)
 
 
 def _bound_json(bound: Bound) -> dict[str, str]:

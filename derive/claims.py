@@ -6,6 +6,8 @@ that the LaTeX parses to.  Every broken rule of the data is a `ClaimError` that 
 
 from __future__ import annotations
 
+import itertools
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from derive.data import paper_folder
-from derive.expr import Add, Call, Expr, Order, Sum, Sym, add, free_symbols, replace, walk
+from derive.expr import Add, Call, Expr, Order, Sum, Sym, add, free_symbols, rebuild, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
 from graphs.symbols import is_size
@@ -25,7 +27,8 @@ KINDS = ("equal", "approx", "leading", "order", "upper")
 PARTS = ("exact", "remainder")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
-TABLE_KEYS = frozenset({"table", "kind", "definitions", "not_printed", "claim"})
+Definition = tuple[str | Call, Expr]
+TABLE_KEYS = frozenset({"table", "kind", "definitions", "opaque", "not_printed", "claim"})
 CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex", "part", "unbound"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
@@ -40,7 +43,8 @@ class Claim:
     """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII).
 
     Where the paper prints an index outside of the sum that binds it, the cell says nothing as it stands: `expr` leaves
-    the index free, and `corrected` is the same inside the bounds of that sum.
+    the index free, and `corrected` is the same inside the bounds of that sum.  ``opaque`` says that its table is in the
+    language of named costs, which stand for themselves.
     """
 
     id: str
@@ -53,6 +57,7 @@ class Claim:
     symbol: Call | None
     symbols: frozenset[str]
     corrected: Sum | None = None
+    opaque: bool = False
 
     @property
     def is_well_formed(self) -> bool:
@@ -126,7 +131,9 @@ def load(folder: Path | None = None) -> Book:
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
     tables = [(_read(file), file.name) for file in files]
     claims = [claim for data, name in tables for claim in _claims(data, name)]
-    missing = [cell for data, name in tables for cell in _texts(data, "not_printed", name)]
+    missing = [
+        cell for data, name in tables for ids in _texts(data, "not_printed", name) for cell in _alternatives(ids)
+    ]
     if not claims:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
@@ -152,6 +159,13 @@ def with_claims(book: Book, file: Path, row: str) -> Book:
     return Book({**book.claims, **{c.id: c for c in mine}}, book.assumptions)
 
 
+def _alternatives(ids: str) -> list[str]:
+    """``V/{3D,5D}/Work``: the ids V/3D/Work and V/5D/Work."""
+    parts = re.split(r"\{([^{}]*)\}", ids)
+    choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in itertools.product(*choices)]
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 def _read(file: Path) -> dict[str, Any]:
     try:
@@ -169,14 +183,14 @@ def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
         yield _claim(entry, data, definitions, file)
 
 
-def _definition(text: str, file: str) -> tuple[str, Expr]:
+def _definition(text: str, file: str) -> tuple[str | Call, Expr]:
     try:
         return parse_definition(text)
     except ParseError as error:
         raise ClaimError(f"{file}: the definition `{text}` does not parse: {error}") from None
 
 
-def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple[str, Expr]], file: str) -> Claim:
+def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[Definition], file: str) -> Claim:
     name = _text(entry, "id", file)
     place = f"{file}, {name}"
     _refuse_unknown_keys(entry, CLAIM_KEYS, place)
@@ -189,7 +203,7 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
     kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
     _order_says_so(expr, kind, place)
     for short, long in definitions:
-        expr = replace(expr, long, Sym(short))
+        expr = spelled_out(expr, short, long) if isinstance(short, Call) else replace(expr, long, Sym(short))
     return Claim(
         id=name,
         table=_text(table, "table", file),
@@ -201,6 +215,7 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
         symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
         symbols=free_symbols(expr),
         corrected=corrected,
+        opaque=table.get("opaque") is True,
     )
 
 
@@ -224,6 +239,20 @@ def _corrected(expr: Expr, whole: Expr, index: str, place: str) -> Sum:
         )
     ((_, lower, upper),) = sums
     return Sum(expr, index, lower, upper)
+
+
+def spelled_out(expr: Expr, short: Call, long: Expr) -> Expr:
+    """The expression with a defined cost written out for the model at hand."""
+    if isinstance(expr, Call) and expr.name == short.name:
+        return _about(long, expr.args)
+    return rebuild(expr, lambda child: spelled_out(child, short, long))
+
+
+def _about(expr: Expr, models: tuple[str, ...]) -> Expr:
+    """A definition for any model M, about the model named."""
+    if isinstance(expr, Call):
+        return Call(expr.name, models)
+    return rebuild(expr, lambda child: _about(child, models))
 
 
 def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:

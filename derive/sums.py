@@ -15,7 +15,7 @@ from functools import lru_cache
 from derive import expr as ex
 from derive.dominance import nonnegative
 from derive.expr import Expr, Sum, Sym
-from derive.forms import Form, Log, log2, total
+from derive.forms import Form, Log, is_sum, log2, total
 from derive.normal import single_form
 from derive.textform import parse_text
 
@@ -47,7 +47,7 @@ def sum_over(body: Form, index: str, low: Form, high: Form, name: str | None = N
     name = name or f"Sum({body.text}, ({index}, {low.text}, {high.text}))"
     _check_bounds(name, index, low, high)
     logs = {x for m in body.terms for x, _ in m if isinstance(x, Log) and index in x.arg.symbols}
-    if any("(" in symbol for symbol in body.symbols):
+    if any(is_sum(symbol) for symbol in body.symbols):
         raise ValueError(f"{name} is a sum of sums of logs, which has no normal form")
     plain = Form({m: c for m, c in body.terms.items() if logs.isdisjoint(x for x, _ in m)})
     antiderivative = primitive(plain, index)
@@ -107,7 +107,7 @@ def log_sum(name: str, index: str, log: Log, low: Form, high: Form) -> Form:
 
 def sizes_of(name: str) -> frozenset[str]:
     """The sizes in a symbol of a form, which may be a sum of logs."""
-    return ex.free_symbols(parse_text(name)) if "(" in name else frozenset({name})
+    return ex.free_symbols(parse_text(name)) if is_sum(name) else frozenset({name})
 
 
 def bounds_of(name: str) -> tuple[Form, Form]:

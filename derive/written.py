@@ -9,10 +9,7 @@ from derive.cells import Instance
 from derive.expr import Expr
 from derive.forms import Max
 from derive.generation import over_steps, sum_of_steps
-from derive.render.typeset import display, with_sequence
-
-#: tables that write the context length as S + T
-SEQUENCE_TABLES = ("III",)
+from derive.render.typeset import SEQUENCE_TABLES, display, with_sequence
 
 
 def arranged(instance: Instance, assumptions: Iterable[str], value: Max) -> Expr:

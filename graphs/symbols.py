@@ -33,6 +33,8 @@ SIZES: dict[str, str] = {
     "N": "devices",
     "n_mb": "micro-batches",
     "n_vs": "virtual stages per rank",
+    "n_ep": "epochs over a rollout batch",
+    "n_up": "mini-batch updates per epoch",
     "P_d": "degree of data parallelism",
     "P_p": "degree of pipeline parallelism",
     "P_t": "degree of tensor parallelism",

@@ -146,6 +146,15 @@ def readings_of(claim: Claim) -> tuple[Instance, ...]:
     return found if claim.is_well_formed else tuple(i.iteration for i in found)
 
 
+def opaque(e: Expr) -> Expr:
+    """Costs that stand for themselves, as sizes."""
+    return ex.Sym(ex.text(e)) if isinstance(e, ex.Call) else ex.rebuild(e, opaque)
+
+
+def printed_tree(claim: Claim, book: Book, model: str | None) -> Expr:
+    return opaque(claim.expr) if claim.opaque else written_out(claim.expr, book, model)
+
+
 # -- families of sizes ------------------------------------------------------------------------------------------------
 POINTS = (2.0**10, 2.0**14, 2.0**18)
 RANDOM_FAMILIES = 2_000
@@ -312,7 +321,8 @@ class Judge:
             value, domain = derive(instance, names).value, domain_of(instance, names)
             force = [(tree(b.left), tree(b.right)) for b in hypotheses_of(names, value)]
             sides = [text.split(" = ") for text in conditions]
-            force += [(parse_text(left), written_out(parse_text(right), self.book, None)) for left, right in sides]
+            reading = opaque if self.claim.opaque else (lambda e: written_out(e, self.book, None))
+            force += [(reading(parse_text(left)), reading(parse_text(right))) for left, right in sides]
             factors = tuple((n, tree(f)) for n, f in domain.factors.items())
             setting = Setting(factors, tuple(sorted(domain.least.items())), tuple(force))
             self.known[case, instance] = setting, tree(value)
@@ -329,7 +339,7 @@ class Judge:
         """What holds of a claim in a case, reading by reading."""
         out = []
         for instance in readings_of(claim):
-            printed = written_out(claim.expr, book, instance.model)
+            printed = printed_tree(claim, book, instance.model)
             if self.concerns(case, instance, printed):
                 key = case, instance, printed
                 if key not in self.judged:
@@ -352,8 +362,8 @@ class Judge:
         """Does the claim print other numbers than the book's own?"""
         for instance in readings_of(claim):
             setting, _ = self.place("", instance)
-            before = written_out(self.claim.expr, self.book, instance.model)
-            if not same_value(before, written_out(claim.expr, book, instance.model), setting):
+            before = printed_tree(self.claim, self.book, instance.model)
+            if not same_value(before, printed_tree(claim, book, instance.model), setting):
                 return True
         return False
 

@@ -16,7 +16,7 @@ from derive.forms import Form, Max
 from derive.normal import to_form
 from derive.render.printer import latex
 from derive.render.prose import escape, prose
-from derive.render.typeset import display, with_m, with_sequence
+from derive.render.typeset import ORDER_TABLES, SEQUENCE_TABLES, display, with_m, with_sequence, with_updates
 from derive.textform import parse_text
 from graphs.symbols import MODELS
 
@@ -34,6 +34,7 @@ MARKS = {
 }
 IMPLIED = (r"\dagger", "rests on an assumption that the paper does not state")
 COLUMNS = ("Work", "Depth", "Memory")
+ALGORITHMS = ("PPO", "GRPO", "DPO")
 BLOCKS = {
     "C_f": "C_f_tok", "C_b": "C_b_tok", "C_gen/prefill": "C_pf_roll", "C_gen/decode": "C_dec_roll",
     "C_gen/total": "C_gen_roll", "D_f": "D_f", "D_f_TP": "D_f_TP", "D_b": "D_b", "D_gen": "D_gen",
@@ -41,8 +42,6 @@ BLOCKS = {
 ROLES = {"policy": "pi", "reference": "ref", "reward": "R", "value": "V"}
 REMAINDER = "/remainder"
 EXPLAINED = ("CONDITIONAL", "REFUTED")
-ORDER_TABLES = ("V", "VI")
-SEQUENCE_TABLES = ("III", "IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def formula(cell: Cell, form: Form | Max | None = None) -> str:
     order = is_order(cell)
     expr = _arranged(cell, form, order)
     if cell["table"] in SEQUENCE_TABLES:
-        expr = with_sequence(expr)
+        expr = with_updates(with_sequence(expr))
     return latex(Order(expr) if order else expr)
 
 
@@ -129,13 +128,13 @@ def _names(cells: Sequence[Cell]) -> str:
     """``Data, Context memory``: the rows of each column."""
     columns: dict[str, list[str]] = {}
     for cell in cells:
-        inner = block_symbol(cell) if cell["table"] == "III" else escape(str(cell["row"]))
+        inner = block_symbol(cell) if cell["table"] == "III" else escape(str(cell["row"]).replace("/", " "))
         columns.setdefault(str(cell["column"]), []).append(inner)
     return "; ".join(", ".join(rows) + _column(column) for column, rows in columns.items())
 
 
 def _column(column: str) -> str:
-    return f" {escape(column.lower())}" if column in COLUMNS else ""
+    return f" {escape(column.lower())}" if column in COLUMNS else f" of {column}" if column in ALGORITHMS else ""
 
 
 # -- Table III --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert")
 
 
 def test_every_printed_cell_is_there():
-    assert Counter(c.table for c in BOOK.claims.values()) == {"III": 16, "V": 18, "VI": 18, "VII": 18, "VIII": 18}
+    printed = {"III": 16, "IV": 10, "V": 18, "VI": 18, "VII": 18, "VIII": 18, "IX": 18}
+    assert Counter(c.table for c in BOOK.claims.values()) == printed
     for table in ("V", "VI", "VII", "VIII"):
         for row in ROWS:
             for column in ("Work", "Depth", "Memory"):
@@ -138,3 +139,20 @@ def test_broken_data_is_named(tmp_path, table, ledger, message):
         (tmp_path / "assumptions.toml").write_text(ledger)
     with pytest.raises(ClaimError, match=message):
         load(tmp_path)
+
+
+def test_a_defined_cost_is_spelled_out_for_the_model_at_hand():
+    trained = BOOK.claim("IX/Baseline/Training/Depth")
+    assert text(trained.expr) == "D_f(pi) + D_b(pi) + D_f(V) + D_b(V)"
+    assert trained.opaque
+    assert text(BOOK.claim("IX/AC shared/Generation/Work").expr) == "B*K*C_gen_roll(SH)"
+    assert not BOOK.claim("III/C_b").opaque
+
+
+def test_psi_and_v_are_one_model():
+    assert {"L_V", "d_V"} <= BOOK.claim("IX/Baseline/Training/Memory").symbols
+
+
+def test_an_assumption_may_cover_cells_that_are_known_to_be_missing():
+    assert "stage-resident" in BOOK.in_force("IV/PPO/Memory/Training")
+    assert "disaggregated-execution" not in BOOK.in_force("IV/PPO/Work/Training")
