@@ -3,6 +3,11 @@
 Units are the paper's: forward and backward work per token (`C_f_tok`), generation work and its cache per rollout
 (`C_gen_roll`, `M_KV`), buffers of inference and activations of training per token (`M_Inf`, `M_Act`), depth per pass
 (`D_f`).  An opaque symbol is a size like any other, at least 1.
+
+The paper leaves `M_Inf` undefined.  Here it is what a forward pass that keeps nothing for a backward pass holds at once
+at most (derive/liveness.py), scores of attention and logits included; a maximum, as it depends on the sizes which
+occurrence that is.  `M_KV` is the cache of all positions but the last, whose keys and values nothing reads.  A model
+without a vocabulary generates no tokens by a graph that exists here, so what its generation costs stays opaque.
 """
 
 from __future__ import annotations
@@ -13,7 +18,9 @@ from functools import lru_cache
 
 from derive.domains import factors_of
 from derive.forms import Form, Max, symbol, total
+from derive.generation import cache_memory, decode_work, generation_depth, generation_work, prefill_work
 from derive.interchange import from_sympy
+from derive.liveness import inference_buffers
 from derive.measure import FORWARD, Question, backward_depth, forward_depth, gather, graph_of, held, work
 from derive.memory import state_terms
 from graphs.errors import GraphError
@@ -56,6 +63,10 @@ def _per_token(value: Max) -> Max:
     return Max.of(*(f / (symbol("B") * symbol("m")) for f in value.members))
 
 
+def _per_sequence(value: Max) -> Max:
+    return Max.of(*(f / symbol("B") for f in value.members))
+
+
 def _weights(q: Question) -> Max:
     return Max.of(total(t.amount for t in state_terms(graph_of(q, FORWARD), schemes()[q.scheme], copies=1)))
 
@@ -73,10 +84,20 @@ EXPANSIONS: dict[str, Expansion] = {
     "D_f": lambda q: forward_depth(q).value,
     "D_f_TP": lambda q: forward_depth(replace(q, scheme="Tensor")).value,
     "D_b": lambda q: backward_depth(q).value,
+    "D_b_TP": lambda q: backward_depth(replace(q, scheme="Tensor")).value,
+    INFERENCE: lambda q: _per_token(inference_buffers(q).value),
     ACTIVATIONS: _activations,
     WEIGHTS: _weights,
     SHADOW: _weights,
+    "C_pf_roll": lambda q: prefill_work(q).value,
+    "C_dec_roll": lambda q: decode_work(q).value,
+    "C_gen_roll": lambda q: generation_work(q).value,
+    "D_gen": lambda q: generation_depth(q).value,
+    "D_gen_TP": lambda q: generation_depth(replace(q, scheme="Tensor")).value,
+    CACHE: lambda q: _per_sequence(cache_memory(q).value),
 }
+#: those of them that only a model with a vocabulary has
+GENERATION = frozenset({"C_pf_roll", "C_dec_roll", "C_gen_roll", "D_gen", "D_gen_TP", CACHE})
 
 
 @dataclass(frozen=True)
@@ -113,15 +134,15 @@ class Blocks:
         name = "_".join([DEPTH[node.run], *marks])
         return self.cost(name, model, from_sympy(node.sequences)).scale(from_sympy(node.trips))
 
-    def buffer(self, node: Invocation, model: str, kept: bool) -> Form:
+    def buffer(self, node: Invocation, model: str, kept: bool) -> Max:
         """What one trip holds while it runs; ``kept`` activations stay for the backward pass."""
         sequences = from_sympy(node.sequences)
         if node.run in (Pass.PREFILL, Pass.BACKWARD):  # the cache is charged to decoding, gradients to the copies
-            return Form.constant(0)
+            return Max.of(Form.constant(0))
         if node.run in (Pass.GENERATE, Pass.DECODE):
-            return sequences * _one(self.cost(CACHE, model))
+            return self.cost(CACHE, model).scale(sequences)
         name = ACTIVATIONS if kept else INFERENCE
-        return sequences * from_sympy(node.tokens.size) * _one(self.cost(name, model))
+        return self.cost(name, model).scale(sequences * from_sympy(node.tokens.size))
 
     def weights(self, model: str) -> Form:
         return _one(self.cost(WEIGHTS, model))
@@ -132,7 +153,7 @@ class Blocks:
 
     def cost(self, name: str, model: str, sequences: Form | None = None) -> Max:
         """The symbol, or its expansion for so many sequences."""
-        if name not in self.expand:
+        if name not in self.expand or (name in GENERATION and MODELS[model][1] != POLICY):
             alone = name == CACHE and model in ("pi", SHARED)  # the paper names the policy's cache alone
             return Max.of(symbol(name if alone else f"{name}({model})"))
         found = _expanded(name, model, self.question)

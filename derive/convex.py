@@ -29,8 +29,9 @@ def under_a_combination(form: Form, others: Sequence[Form]) -> bool:
 def pruned(value: Max, factors: Factors = ()) -> Max:
     """The same maximum without members that the rest certainly reaches."""
     kept = list(value.members)
+    free = {f: f.substitute(dict(factors)) for f in kept}  # once for each, not for each pair
     for form in value.members:
         rest = [f for f in kept if f is not form]
-        if rest and (below_any(form, rest, factors) or under_a_combination(form, rest)):
+        if rest and (below_any(free[form], [free[f] for f in rest]) or under_a_combination(form, rest)):
             kept = rest
     return Max.of(*kept)

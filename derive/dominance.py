@@ -28,9 +28,18 @@ def nonnegative(form: Form, factors: Factors = ()) -> bool:
         return True
     if any(c < 0 for c in _at_one(free).values()):
         return False
-    shifted = _clear_denominators(free)
-    polynomial = {x for m in shifted.terms for x, p in m if not _may_vanish(x)}
-    return all(c > 0 for c in _shift(shifted, polynomial).terms.values())
+    cleared = _clear_denominators(free)
+    if _has_loose_negative(cleared):
+        return False
+    polynomial = {x for m in cleared.terms for x, p in m if not _may_vanish(x)}
+    return all(c > 0 for c in _shift(cleared, polynomial).terms.values())
+
+
+def _has_loose_negative(form: Form) -> bool:
+    """Does a negative term divide no positive one?  Then the shift leaves it negative: a cheap way to know."""
+    positive = [dict(m) for m, c in form.terms.items() if c > 0]
+    negative = [m for m, c in form.terms.items() if c < 0]
+    return not all(any(all(p.get(x, 0) >= power for x, power in m) for p in positive) for m in negative)
 
 
 def _may_vanish(atom: Atom) -> bool:

@@ -23,22 +23,24 @@ from graphs.ir import Graph
 from graphs.models.generation import DECODE, POSITIONS, RESPONSE, STEP, generation
 from graphs.models.roles import POLICY
 from graphs.ops.scan import Scan
+from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.expand import expand_macros
+from graphs.transforms.partition import partition
 
 
 @lru_cache(maxsize=64)
-def _graph(sizes: Sizes, ffn: FeedForward) -> Graph:
-    return generation(sizes, ffn)
+def _graph(sizes: Sizes, ffn: FeedForward, scheme: str = "None") -> Graph:
+    return partition(generation(sizes, ffn), schemes()[scheme])
 
 
 def generation_graph(q: Question) -> Graph:
-    """The graph of the question, on one device and with greedy choice; GraphError where that is not what it asks."""
+    """One rank's graph of the question, with greedy choice; GraphError for a model or scheme that cannot generate."""
     if q.role != POLICY:
         raise GraphError(f"a {q.role.name} model generates nothing; ask for the policy")
-    if q.scheme != "None":
-        raise GraphError(f"scheme {q.scheme}: generation is measured on one device only; use the scheme None")
-    graph = _graph(q.sizes, q.ffn)
+    if any(e.axis == "s" for e in schemes()[q.scheme].entries):
+        raise GraphError(f"scheme {q.scheme}: a decode step has one position, which cannot be cut; leave s whole")
+    graph = _graph(q.sizes, q.ffn, q.scheme)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 

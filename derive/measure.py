@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
+import sympy
+
 from derive.costs.model import PAPER, CostModel
 from derive.depth import Arrival, DepthRule, as_max, depth
 from derive.domains import factors_of
@@ -45,8 +47,8 @@ class Question:
     ``blocks_only`` leaves out what happens outside the loop over decoder blocks (parameters always count).
     ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.
     ``dropout`` is the rate in the blocks; with ``micro_batches`` gradients are accumulated over n_mb batches of size B;
-    ``copies`` counts the values that a step keeps of a parameter: itself, its
-    gradient and optimizer state.
+    ``copies`` counts the values that a step keeps of a parameter: itself, its gradient and optimizer state.  A forward
+    pass has a head of so many ``rows``, those of the last positions; of all where there is no number.
     """
 
     sizes: Sizes = field(default_factory=Sizes.canonical)
@@ -60,6 +62,7 @@ class Question:
     copies: int = ADAM_COPIES
     dropout: Fraction = NONE
     micro_batches: bool = False
+    rows: sympy.Expr | None = None
     model: CostModel = PAPER
 
     @property
@@ -84,9 +87,10 @@ def _graph(
     recompute: Recompute,
     dropout: Fraction,
     micro_batches: bool,
+    rows: sympy.Expr | None,
     part: str,
 ) -> Graph:
-    graph = forward(sizes, role, ffn, loss=part != FORWARD, dropout=dropout)
+    graph = forward(sizes, role, ffn, loss=part != FORWARD, dropout=dropout, rows=rows)
     if part != FORWARD:
         graph = training(graph, recompute=recompute)
         graph = accumulate(graph) if micro_batches else graph
@@ -95,7 +99,7 @@ def _graph(
 
 def graph_of(q: Question, part: str = TRAINING) -> Graph:
     """The per-rank graph of the question: forward alone, forward and backward, or these and the optimizer step."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, q.micro_batches, part)
+    graph = _graph(q.sizes, q.role, q.ffn, q.scheme, q.recompute, q.dropout, q.micro_batches, q.rows, part)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 

@@ -116,11 +116,12 @@ def stored(graph: Graph, value: Value) -> Stored:
     node = graph.by_name.get(value.node)
     if node is not None and isinstance(node.op, Repeat) and value.index >= node.op.carried:
         body = node.op.body
-        return node.name, _unlabelled(body, list(body.outputs.values())[value.index])
-    return "", _unlabelled(graph, value)
+        return node.name, unlabelled(body, list(body.outputs.values())[value.index])
+    return "", unlabelled(graph, value)
 
 
-def _unlabelled(graph: Graph, value: Value) -> Value:
+def unlabelled(graph: Graph, value: Value) -> Value:
+    """The value that owns the memory."""
     while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, Relabel):
         value = graph.by_name[value.node].operands[0]
     return value

@@ -7,6 +7,7 @@ memory the heaviest set of buffers on one group that some order of execution let
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -170,11 +171,11 @@ def depth_in_waves(q: StageQuestion, waves: Form) -> Max:
 # -- memory -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Buffer:
-    """Something that occupies memory on a group for a while."""
+    """Something that occupies memory on a group for a while; its size may be a maximum."""
 
     where: str
     group: str
-    size: Form
+    size: Max
 
 
 def stage_memory(q: StageQuestion) -> Measured:
@@ -182,7 +183,7 @@ def stage_memory(q: StageQuestion) -> Measured:
 
     Stages that a missing barrier lets overlap are measured together.
     """
-    peaks: dict[Form, frozenset[Buffer]] = {}
+    together: set[frozenset[Buffer]] = set()
     for phase in q.placement.phases:
         nodes = [n for n in q.graph.invocations if n.stage in phase]
         if not set(phase) & set(q.stages) or not nodes:
@@ -190,10 +191,12 @@ def stage_memory(q: StageQuestion) -> Measured:
         active = sorted({q.group(n).name for n in nodes if n.stage in q.stages})
         resident = residents(q, phase, active)
         for alive in states(q, nodes):
-            together = [frozenset(b for b in alive | resident if b.group in active)]
-            if not q.over_all_groups:
-                together = [frozenset(b for b in together[0] if b.group == group) for group in active]
-            peaks |= {total(b.size for b in found): found for found in together}
+            there = frozenset(b for b in alive | resident if b.group in active)
+            places = [active] if q.over_all_groups else [[group] for group in active]
+            together |= {frozenset(b for b in there if b.group in groups) for groups in places}
+    ordered = sorted(together, key=lambda s: sorted((b.group, b.where) for b in s))
+    heaviest = [found for found in ordered if not any(found < other for other in ordered)]
+    peaks = {total(size for _, size in held): held for found in heaviest for held in _alternatives(found)}
     if not peaks:
         return Measured(Max.of(ZERO), ())
     value = pruned(Max.of(*peaks), q.factors)
@@ -201,8 +204,18 @@ def stage_memory(q: StageQuestion) -> Measured:
     parts: list[tuple[str, Form]] = []
     for i, form in enumerate(value.members):
         label = f"set {i + 1}: " if several else ""
-        parts += [(label + b.where, b.size) for b in sorted(peaks[form], key=lambda b: b.where) if b.size]
+        parts += [(label + where, size) for where, size in peaks[form] if size]
     return Measured(value, tuple(parts))
+
+
+#: buffers by name, each with one of the sizes it may have
+Held = tuple[tuple[str, Form], ...]
+
+
+def _alternatives(buffers: Iterable[Buffer]) -> Iterator[Held]:
+    """The sizes that buffers may have together: each is one member of its maximum."""
+    ordered = sorted(buffers, key=lambda b: b.where)
+    return itertools.product(*([(b.where, f) for f in b.size.members] for b in ordered))
 
 
 def residents(q: StageQuestion, phase: tuple[str, ...], active: Iterable[str]) -> frozenset[Buffer]:
@@ -218,7 +231,7 @@ def residents(q: StageQuestion, phase: tuple[str, ...], active: Iterable[str]) -
             copies = q.copies if node.stage == TRAINING else 1
             size = copies * q.blocks.weights(model)
             out[group, f"weights of {model}"] = max(out.get((group, f"weights of {model}"), ZERO), size, key=_copies)
-    return frozenset(Buffer(where, group, size) for (group, where), size in out.items())
+    return frozenset(Buffer(where, group, Max.of(size)) for (group, where), size in out.items())
 
 
 def is_stale(q: StageQuestion, node: Invocation) -> bool:
@@ -269,8 +282,8 @@ def _alive(
             continue
         model, group = q.model(node), q.group(node).name
         size = q.blocks.buffer(node, model, kept=reader is not None)
-        if size:
+        if any(size.members):
             yield Buffer(f"buffers of {node.name}", group, size)
         if q.residency == "invocation" and not is_stale(q, node):
             copies = q.copies if node.stage == TRAINING else 1
-            yield Buffer(f"weights of {model}", group, copies * q.blocks.weights(model))
+            yield Buffer(f"weights of {model}", group, Max.of(copies * q.blocks.weights(model)))

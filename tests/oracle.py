@@ -33,6 +33,7 @@ from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
+from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
@@ -214,6 +215,13 @@ def _select(s: Scalars, op: Select, x: Entries) -> Entries:
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
 
 
+def _suffix(s: Scalars, op: Suffix, x: Entries) -> Entries:
+    where, count = x.names.index(op.axis), s.number(op.count)
+    first = x.shape[where] - count
+    at = {(*i[:where], i[where] - first, *i[where + 1 :]): v for i, v in x.at.items() if i[where] >= first}
+    return Entries(x.names, (*x.shape[:where], count, *x.shape[where + 1 :]), at)
+
+
 def _slice(s: Scalars, op: Slice, x: Entries) -> Entries:
     kept = Entries(x.names, x.shape, {i: v for i, v in x.at.items() if x.named(i)[op.axis] == op.index})
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
@@ -345,6 +353,7 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Reduction: _reduction,
     Relabel: _relabel,
     Select: _select,
+    Suffix: _suffix,
     Slice: _slice,
     Stack: _stack,
     Pad: _pad,

@@ -9,8 +9,9 @@ from graphs.ops.dispatch import Dispatch
 from graphs.ops.relabel import Relabel
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
+from graphs.ops.suffix import Suffix
 
 
-@rule(Relabel, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack)
+@rule(Relabel, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack, Suffix)
 def movement(_site: Site) -> Cost:
     return FREE

@@ -35,6 +35,7 @@ from graphs.ops.route import Route
 from graphs.ops.sample import Sample
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
+from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -129,6 +130,7 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "scale by a factor": single(Pointwise("scale", size("h")), tensor("b c")),
     "function and factor": single(Pointwise("square", sympy.Integer(2)), tensor("b c")),
     "broadcasting sum": single(Pointwise("add"), tensor("b"), tensor("c")),
+    "last entries": single(Suffix("b", SIZES.E_a), tensor("b c")),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
     "scores of what a cache holds": single(Contraction(("b", "t")), tensor("b c"), tensor("b t c", HELD)),

@@ -276,8 +276,8 @@ def test_the_cache_holds_keys_and_values_of_all_positions_but_the_last() -> None
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
-def test_only_a_policy_on_one_device_generates() -> None:
+def test_only_a_policy_generates_and_no_scheme_cuts_the_one_position_of_a_step() -> None:
     with pytest.raises(GraphError, match="a value model generates nothing; ask for the policy"):
         generation_work(replace(HALF, role=VALUE))
-    with pytest.raises(GraphError, match="scheme Tensor: generation is measured on one device only"):
-        generation_depth(replace(HALF, scheme="Tensor"))
+    with pytest.raises(GraphError, match="scheme Sequence: a decode step has one position, which cannot be cut"):
+        generation_depth(replace(HALF, scheme="Sequence"))

@@ -32,6 +32,7 @@ from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
+from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -209,6 +210,7 @@ REFUSING = {
     Collective: "partition the training graph instead of differentiating a partitioned one",
     Slice: "differentiate the loop first and unroll the training graph",
     Stack: "differentiate the loop first and unroll the training graph",
+    Suffix: "a pass over some rows of the head is not differentiated; train on all rows",
     Write: GENERATION,
     Scan: GENERATION,
 }
@@ -225,6 +227,7 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
     "slice": (Slice("s", 0), (P("s c"),), REFUSING[Slice]),
     "stack": (Stack(SIZES.axes()["layer"]), (P("c"), P("c")), REFUSING[Stack]),
     "collective": (Collective("all_reduce", "P_t"), (P("c"),), REFUSING[Collective]),
+    "suffix": (Suffix("s", sympy.Integer(2)), (P("s c"),), REFUSING[Suffix]),
     "write": (Write("t", "s", sympy.Integer(0)), (P("t c"), P("s c")), GENERATION),
     "maximum": (
         Reduction("max", ("c",)),

@@ -34,6 +34,7 @@ from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
+from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -174,6 +175,7 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         np.array([X[v == IDS].sum(0) for v in range(VOCABULARY)]),
     ),
     "select": (Select("s"), [(T("s c"), X)], X[-1]),
+    "suffix": (Suffix("s", sympy.Integer(2)), [(T("c s"), X.T)], X.T[:, -2:]),
     "pad": (Pad(AXES["s"], 1), [(T("c"), X[0])], np.eye(M)[-1] * X[0][:, None]),
     "slice": (Slice("s", 1), [(T("s c"), X)], X[1]),
     "softmax": (Softmax("c"), [(T("s c"), X)], softmax(X)),
