@@ -12,8 +12,9 @@ from graphs.ops.relabel import Relabel
 from graphs.ops.roll import Roll
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
+from graphs.ops.suffix import Suffix
 
 
-@rule(Relabel, Unfold, Fold, Roll, Positions, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack)
+@rule(Relabel, Unfold, Fold, Roll, Positions, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack, Suffix)
 def movement(_site: Site) -> Cost:
     return FREE
