@@ -45,7 +45,7 @@ class Item:
     where: str
     phase: str
     action: str
-    mesh: str
+    meshes: tuple[str, ...]
     axes: tuple[str, ...]
     role: Role
     traffic: Traffic
@@ -53,6 +53,10 @@ class Item:
     positions: tuple[str, ...] = POSITIONS
     count: Form = ONE
     in_loop: bool = False
+
+    @property
+    def mesh(self) -> str:
+        return "*".join(self.meshes)
 
     @property
     def sent(self) -> Quantity:
@@ -101,11 +105,11 @@ def items(graph: Graph, meshes: tuple[str, ...], algorithm: str = "ring") -> Ite
 
 def _item(graph: Graph, node: Node, op: Collective, moved: Traffic, meshes: tuple[str, ...]) -> Item:
     """An occurrence bound to a stage is done by the ranks of that stage alone; a send to it leaves the other end."""
-    bound = {op.mesh, pipeline(graph)} if node.stage else {op.mesh}
+    bound = {*op.meshes, pipeline(graph)} if node.stage else set(op.meshes)
     sender = OTHER_END[node.stage] if node.stage and op.action == "send" else node.stage
     positions = (sender,) if sender else POSITIONS
     tensor, groups = node.types[0], product(symbol(m) for m in meshes if m not in bound)
-    return Item(node.name, node.phase, op.action, op.mesh, tensor.names, tensor.role, moved, groups, positions)
+    return Item(node.name, node.phase, op.action, op.meshes, tensor.names, tensor.role, moved, groups, positions)
 
 
 def pipeline(graph: Graph) -> str:
@@ -123,7 +127,7 @@ def _relay(node: Node, op: Repeat, meshes: tuple[str, ...], algorithm: str) -> I
         groups = (symbol(mesh) - 1) * product(symbol(m) for m in meshes if m != mesh)
         positions = tuple(p for p in POSITIONS if p != ("first" if op.reverse else "last"))
         where = f"{node.name}/{name}.hand_on"
-        item = Item(where, node.phase, "send", mesh, tensor.names, tensor.role, moved, groups, positions)
+        item = Item(where, node.phase, "send", (mesh,), tensor.names, tensor.role, moved, groups, positions)
         yield replace(item, in_loop=True)
 
 
@@ -171,7 +175,7 @@ class Communication:
         One rank alone exchanges nothing, and two stages have none between them.
         """
         check_sizes(self.question, sizes, self.algorithm)
-        kept = [i for i in self.items if sizes.get(i.mesh) != 1]
+        kept = [i for i in self.items if any(sizes.get(m) != 1 for m in i.meshes)]
         values = {name: Form.constant(value) for name, value in sizes.items()}
         degree = sizes.get(schemes()[self.question.scheme].pipeline or "")
         if degree == 1:

@@ -55,7 +55,7 @@ class CommunicationRule(DepthRule):
         return self._at(super().trips(loop))
 
     def _alone(self, node: Node) -> bool:
-        return isinstance(node.op, Collective) and (node.op.mesh, 1) in self.sizes
+        return isinstance(node.op, Collective) and all((mesh, 1) in self.sizes for mesh in node.op.meshes)
 
     def _at(self, form: Form) -> Form:
         return form.substitute({name: Form.constant(value) for name, value in self.sizes})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from derive.costs.counting import product
 from derive.costs.model import CostModel
 from derive.costs.rule import cost
 from derive.dominance import Factors
@@ -55,7 +56,7 @@ class DepthRule:
             return ZERO
         if not any(self.counts_towards_depth(graph, origin) for origin in node.origins):
             return ZERO
-        degree = symbol(op.mesh)
+        degree = product(map(symbol, op.meshes))
         return ceil_log2(degree) if self.model.exact_depth else log2(degree)
 
     def counts_towards_depth(self, graph: Graph, origin: Node) -> bool:

@@ -6,7 +6,7 @@ A value is held as one array per rank coordinate.  The sequential machine is the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -243,6 +243,8 @@ def _collective(node: Node, op: Collective, held: Held, machine: Machine) -> Hel
         return _send(node, op, held, machine)
     degree = machine.mesh[op.mesh]
     tensor = node.types[0]
+    if op.action == "all_reduce":
+        return _all_reduce(op, held, machine)
     out: Held = {}
     for rank in held:
         if op.action == "permute":
@@ -257,9 +259,24 @@ def _collective(node: Node, op: Collective, held: Held, machine: Machine) -> Hel
             whole = _gathered(group, cast(str, op.source), op, tensor, rank, machine)
             out[rank] = _own_part(whole, op, tensor, rank, machine)
         else:
-            combined = cast(Array, (np.add if op.fn == "sum" else np.maximum).reduce(group))
-            out[rank] = combined if op.action == "all_reduce" else _own_part(combined, op, tensor, rank, machine)
+            out[rank] = _own_part(_combined(op, group), op, tensor, rank, machine)
     return out
+
+
+def _combined(op: Collective, group: Sequence[Array]) -> Array:
+    return cast(Array, (np.add if op.fn == "sum" else np.maximum).reduce(group))
+
+
+def _all_reduce(op: Collective, held: Held, machine: Machine) -> Held:
+    """Ranks that differ in the op's mesh dimensions alone get the sum (or maximum) over all of them."""
+    groups: dict[Coordinate, list[Coordinate]] = {}
+    for rank in held:
+        elsewhere = (i for i, d in zip(rank, machine.dimensions, strict=True) if d not in op.meshes)
+        groups.setdefault(tuple(elsewhere), []).append(rank)
+    out: Held = {}
+    for ranks in groups.values():
+        out |= dict.fromkeys(ranks, _combined(op, [held[r] for r in ranks]))
+    return {rank: out[rank] for rank in held}
 
 
 def _own_part(array: Array, op: Collective, tensor: Tensor, rank: Coordinate, machine: Machine) -> Array:

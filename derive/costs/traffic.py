@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from derive.costs.counting import product
 from derive.costs.model import PAPER
 from derive.forms import Form, log2, symbol
 from derive.memory import elements
@@ -135,7 +136,7 @@ def traffic_of(graph: Graph, node: Node, algorithm: str) -> Traffic | None:
     moved = node.types[0] if op.action in GROWING else graph.type(node.operands[0])
     if moved.role is Role.INDEX:
         return None
-    return traffic(op.action, algorithm, symbol(op.mesh), elements(moved, PAPER))
+    return traffic(op.action, algorithm, product(map(symbol, op.meshes)), elements(moved, PAPER))
 
 
 def handed_on(loop: Repeat, algorithm: str) -> list[tuple[str, Tensor, Traffic]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from derive import expr as ex
 from derive.communication import POSITIONS, Communication, Item, communication
+from derive.costs.counting import product
 from derive.expr import Add, Div, Expr, Num, Sym
 from derive.forms import Form, split_content, symbol, total
 from derive.measure import Question
@@ -82,12 +83,12 @@ def busiest(found: Communication, of: Callable[[Item], Quantity], unit: str) -> 
 
 def by_mesh(items: Sequence[Item], of: Callable[[Item], Quantity]) -> Expr:
     """The sum over the items, by mesh dimension P, with P - 1 taken out of those that it divides."""
-    groups: dict[tuple[str, bool], Form] = {}
+    groups: dict[tuple[tuple[str, ...], bool], Form] = {}
     for item in items:
         form = _form(item, of)
-        key = (item.mesh, divided(form, item.mesh) is not None)
+        key = (item.meshes, divided(form, item.meshes) is not None)
         groups[key] = groups.get(key, ZERO) + form
-    return ex.add(*(_taken_out(form, mesh) if even else display(form) for (mesh, even), form in groups.items()))
+    return ex.add(*(_taken_out(form, meshes) if even else display(form) for (meshes, even), form in groups.items()))
 
 
 def _form(item: Item, of: Callable[[Item], Quantity]) -> Form:
@@ -95,30 +96,34 @@ def _form(item: Item, of: Callable[[Item], Quantity]) -> Form:
     return form
 
 
-def _taken_out(form: Form, mesh: str) -> Expr:
-    """c (P-1)/P or c (P-1) times the rest, with whole numbers c in front."""
-    rest = divided(form, mesh)
+def _taken_out(form: Form, meshes: tuple[str, ...]) -> Expr:
+    """c (P-1)/P or c (P-1) times the rest, with whole numbers c in front; P is the product of the degrees."""
+    rest = divided(form, meshes)
     if not rest:
         return display(form)
     number, _ = split_content(rest)
     ((_, c),) = number.terms.items()
     rest = rest / c
-    less_one = Add((Sym(mesh), Num(Fraction(-1))))
+    degree = ex.mul(*map(Sym, meshes))
+    less_one = Add((degree, Num(Fraction(-1))))
     head: Expr = less_one if c == 1 else ex.mul(Num(c), less_one)
-    if all(dict(m).get(mesh, 0) < 0 for m in rest.terms):
-        head, rest = Div(head, Sym(mesh)), rest * symbol(mesh)
+    if all(dict(m).get(mesh, 0) < 0 for m in rest.terms for mesh in meshes):
+        head, rest = Div(head, degree), rest * product(map(symbol, meshes))
     return head if rest == ONE else ex.mul(head, display(rest))
 
 
-def divided(form: Form, mesh: str) -> Form | None:
-    """form / (P - 1), by Horner's rule in the degree P; None where that leaves a rest."""
+def divided(form: Form, meshes: tuple[str, ...]) -> Form | None:
+    """form / (P - 1), by Horner's rule in P, the product of the degrees; None where that leaves a rest."""
     parts: dict[int, Form] = {}
     for monomial, c in form.terms.items():
-        power = dict(monomial).get(mesh, 0)
-        without = tuple((x, p) for x, p in monomial if x != mesh)
+        powers = {dict(monomial).get(mesh, 0) for mesh in meshes}
+        if len(powers) > 1:
+            return None
+        (power,) = powers
+        without = tuple((x, p) for x, p in monomial if x not in meshes)
         parts[power] = parts.get(power, ZERO) + Form({without: c})
     carry, out = ZERO, []
     for power in range(max(parts), min(parts), -1):
         carry = carry + parts.get(power, ZERO)
-        out.append(carry * symbol(mesh) ** (power - 1))
+        out.append(carry * product(map(symbol, meshes)) ** (power - 1))
     return None if carry + parts[min(parts)] else total(out)

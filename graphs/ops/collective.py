@@ -23,7 +23,7 @@ class Collective(Op):
     all_reduce (``fn`` sum or max); reduce_scatter (over ``axis``); all_gather (of ``axis``); shard (keep one's own part
     of ``axis``: free, no exchange); all_to_all (cut ``axis`` instead of ``source``); send (to the pipeline stage that
     the occurrence is bound to); permute (to the rank ``step`` places on, the last to the first).  ``layout`` is the
-    split's.
+    split's.  An all_reduce may go over ``others`` too, at once: its group are all ranks of these dimensions.
     """
 
     action: str
@@ -33,7 +33,13 @@ class Collective(Op):
     layout: str = "contiguous"
     source: str | None = None
     step: int = 1
+    others: tuple[str, ...] = ()
     kind: ClassVar[str] = "collective"
+
+    @property
+    def meshes(self) -> tuple[str, ...]:
+        """The mesh dimensions whose ranks form a group."""
+        return (self.mesh, *self.others)
 
     def infer(self, *operands: Tensor) -> tuple[Tensor, ...]:
         (x,) = operands

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -50,7 +51,7 @@ class Clock:
         return Fraction(int(value.p), int(value.q))
 
     def exchange(self, graph: Graph, node: Node, op: Collective) -> Fraction:
-        operand, result, p = graph.type(node.operands[0]), node.types[0], self.mesh[op.mesh]
+        operand, result, p = graph.type(node.operands[0]), node.types[0], math.prod(self.mesh[m] for m in op.meshes)
         if p == 1 or op.action == "shard" or result.role is Role.INDEX:
             return Fraction(0)
         if op.action == "send":

@@ -77,9 +77,9 @@ def test_the_emitted_formulas_are_the_derived_ones(key: tuple[str, str]) -> None
 def test_a_degree_less_one_is_taken_out_where_it_divides() -> None:
     p, d = symbol("P_t"), symbol("d")
     rest = 3 * d + 2 * p.inverse()
-    assert divided((p - 1) * rest, "P_t") == rest
-    assert divided((p - 1) * p * d + d, "P_t") is None
-    assert divided(Form.constant(4), "P_t") is None
+    assert divided((p - 1) * rest, ("P_t",)) == rest
+    assert divided((p - 1) * p * d + d, ("P_t",)) is None
+    assert divided(Form.constant(4), ("P_t",)) is None
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX engine")

@@ -230,5 +230,5 @@ def test_a_scan_runs_forward_and_stacks_whole_values() -> None:
 
 
 def test_loops_over_different_axes_are_unrolled_by_a_count_for_each() -> None:
-    with pytest.raises(GraphError, match="decode: how often to unroll the axis 'step' is not said; give its count"):
+    with pytest.raises(GraphError, match="decode runs along axis 'step'; say how often it is unrolled"):
         unroll(graph_of("dense"), {"layer": 2})

@@ -40,7 +40,7 @@ class Form:
 
     def after(self, op: Collective, node: Node) -> Form:
         """The form that the collective ``op``, occurring as ``node``, makes of this one."""
-        partial = {m: p for m, p in self.partial.items() if m != op.mesh}
+        partial = {m: p for m, p in self.partial.items() if m not in op.meshes}
         stage, gathered = self.stage, self.gathered
         if op.action == "send":
             partial, stage = dict(self.partial), node.stage
@@ -92,10 +92,12 @@ class Plan:
 
     def _reduce(self) -> bool:
         wanted = {s.mesh for splits in self.target.values() for s in splits}
-        for mesh, fn in self.pending.items():
-            if mesh not in wanted:
-                self.steps.append(Collective("all_reduce", mesh, None, fn))
-                del self.pending[mesh]
+        for first, fn in self.pending.items():
+            if first not in wanted:
+                others = [m for m, f in self.pending.items() if f == fn and m not in (first, *wanted)]
+                self.steps.append(Collective("all_reduce", first, None, fn, others=tuple(others)))
+                for mesh in (first, *others):
+                    del self.pending[mesh]
                 return True
         return False
 

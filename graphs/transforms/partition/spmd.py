@@ -101,10 +101,10 @@ class Spmd:
         return form
 
     def _exchange(self, value: Value, form: Form, op: Collective, phase: str, stage: str | None) -> Form:
-        label = self.build.fresh(f"{form.value.node}.{op.action}.{op.mesh}")
+        label = self.build.fresh(f"{form.value.node}.{op.action}.{'.'.join(op.meshes)}")
         role = form.tensor.role
         types = tuple(t.with_role(role) for t in op.infer(form.tensor))
-        origins = form.partial[op.mesh].origins if op.action in REDUCING else ()
+        origins = _joined([form.partial[m] for m in op.meshes]).origins if op.action in REDUCING else ()
         if origins:  # completing a sum belongs to the phase that left it partial
             phase = origins[0].phase
         node = Node(label, op, (form.value,), types, phase, stage=stage, origins=origins)
