@@ -47,6 +47,11 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "gelu_grad": (2, lambda x, dy: dy * gelu_slope(x)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
+    "minimum": (2, np.minimum),
+    "maximum": (2, np.maximum),
+    "at_most": (2, lambda x, y: np.where(x <= y, 1.0, 0.0)),
+    "log_sigmoid": (1, lambda x: -np.logaddexp(0.0, -x)),
+    "log_sigmoid_grad": (2, lambda x, dy: dy * np.exp(-np.logaddexp(0.0, x))),
 }
 
 
@@ -90,9 +95,41 @@ class Pointwise(Op):
             pieces = (tape.pointwise("multiply", dy, tape.operand(node, 0), factor=sympy.Integer(2)),)
         elif self.fn == "gelu":
             pieces = (tape.pointwise("gelu_grad", tape.operand(node, 0), dy),)
+        elif self.fn in SLOPES:
+            pieces = SLOPES[self.fn](tape, node, dy)
         else:
             raise GraphError(f"{node.name}: no backward rule for pointwise {self.fn!r}; add one beside its meaning")
         return tuple(tape.sum_to(p, tape.operand_type(node, i)) for i, p in enumerate(pieces))
+
+
+def _of_exp(tape: Tape, node: Node, dy: Value) -> tuple[Value, ...]:
+    assert isinstance(node.op, Pointwise)
+    return (tape.pointwise("multiply", dy, tape.output(node, 0), factor=1 / node.op.factor),)
+
+
+def _of_extreme(smaller: int) -> Callable[[Tape, Node, Value], tuple[Value, ...]]:
+    """All to the operand that is the extreme one, of equal ones to the first or, for a maximum, the second."""
+
+    def slope(tape: Tape, node: Node, dy: Value) -> tuple[Value, ...]:
+        operands = (tape.operand(node, 0), tape.operand(node, 1))
+        chosen = tape.pointwise("multiply", dy, tape.pointwise("at_most", *operands))
+        rest = tape.pointwise("subtract", dy, chosen)
+        return (chosen, rest) if smaller == 0 else (rest, chosen)
+
+    return slope
+
+
+def _of_log_sigmoid(tape: Tape, node: Node, dy: Value) -> tuple[Value, ...]:
+    return (tape.pointwise("log_sigmoid_grad", tape.operand(node, 0), dy),)
+
+
+#: functions whose backward rule stands here: name -> what goes to each operand, before broadcasts are undone
+SLOPES: dict[str, Callable[[Tape, Node, Value], tuple[Value, ...]]] = {
+    "exp": _of_exp,
+    "minimum": _of_extreme(0),
+    "maximum": _of_extreme(1),
+    "log_sigmoid": _of_log_sigmoid,
+}
 
 
 def align(array: Array, tensor: Tensor, out: Tensor) -> Array:

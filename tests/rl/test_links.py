@@ -1,0 +1,140 @@
+"""Operation graphs and stage graphs are two views of one iteration: the same nodes, the same flow, the same work."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import networkx as nx
+import pytest
+
+from derive.building_blocks import EXPANSIONS, Blocks
+from derive.costs.model import FULL, PAPER
+from derive.depth import DepthRule, as_max, depth
+from derive.forms import Form, Max, symbol, total
+from derive.generation import generation_work
+from derive.interchange import from_sympy
+from derive.measure import Question
+from derive.placements import StageQuestion, stage_work
+from derive.work import work_terms
+from graphs.axes import Role
+from graphs.errors import GraphError
+from graphs.ir import Graph
+from graphs.rl.advantages import token_advantages
+from graphs.rl.links import LINKS, Operation, every_node_is_carried_out_once, operations
+from graphs.rl.settings import Settings
+from graphs.sizes import Sizes
+from graphs.stages import Options, algorithms, stage_graph
+from graphs.stages.stage import ASSESSMENT, TRAINING, Invocation, Pass
+from graphs.symbols import size
+from graphs.transforms.expand import expand_macros
+
+SETTINGS = {
+    "plain": Settings(),
+    "own pass": Settings(options=Options(log_probabilities_own_pass=True)),
+    "epochs": Settings(options=Options(epochs=size("n_ep"), updates=size("n_up"))),
+}
+CASES = [(a, s) for a in sorted(LINKS) for s in SETTINGS]
+#: what a node's work is called in its graph
+PHASES = {Pass.FORWARD: "forward", Pass.BACKWARD: "backward"}
+
+
+def made_by(op: Operation) -> set[str]:
+    """The data it gives; weights stay with their model."""
+    weights = (Role.PARAMETER, Role.OPTIMIZER)
+    return {op.gives.get(name, name) for name, v in op.graph.outputs.items() if op.graph.type(v).role not in weights}
+
+
+def test_every_algorithm_runs() -> None:
+    assert LINKS.keys() == algorithms().keys()
+
+
+@pytest.mark.parametrize(("algorithm", "settings"), CASES)
+def test_values_flow_along_the_edges_of_the_stage_graph(algorithm: str, settings: str) -> None:
+    """What one graph reads of another is an edge or a path there, and every edge between two graphs is read."""
+    stage, ops = stage_graph(algorithm, SETTINGS[settings].options), operations(algorithm, SETTINGS[settings])
+    read = set()
+    for i, reader in enumerate(ops):
+        for giver in ops[:i]:
+            if made_by(giver) & set(reader.graph.inputs):
+                read.add((giver.nodes, reader.nodes))
+                assert any(nx.has_path(stage.digraph, a, b) for a in giver.nodes for b in reader.nodes)
+    home = {name: op.nodes for op in ops for name in op.nodes}
+    edges = {(home[a], home[b]) for a, b in stage.digraph.edges if home[a] != home[b]}
+    assert edges <= read
+
+
+@pytest.mark.parametrize(("algorithm", "settings"), CASES)
+def test_the_work_of_every_invocation_is_that_of_its_operations(algorithm: str, settings: str) -> None:
+    """At symbolic sizes, trips included; glue does no matrix product."""
+    stage = stage_graph(algorithm, SETTINGS[settings].options)
+    blocks = Blocks(frozenset(EXPANSIONS))
+    for op in operations(algorithm, SETTINGS[settings]):
+        terms = list(work_terms(op.graph, PAPER))
+        left = total(t.amount for t in terms)
+        for node in (stage.by_name[name] for name in op.nodes):
+            if not isinstance(node, Invocation):
+                continue
+            if node.run is Pass.GENERATE:
+                per_rollout = generation_work(Question(sizes=Sizes.of_model("pi"))).value
+                wanted = Max.of(symbol("B") * symbol("K") * per_rollout.members[0]).members[0]
+                found = total(t.amount for t in terms)
+            else:
+                wanted = blocks.work(node, stage.model(node.role))
+                found = total(t.amount for t in terms if t.phase == PHASES[node.run])
+            assert from_sympy(op.trips) * found == wanted, node.name
+            left = left - found
+        assert left == Form.constant(0)
+
+
+@pytest.mark.parametrize("stage", [ASSESSMENT, TRAINING])
+@pytest.mark.parametrize(("algorithm", "settings"), CASES)
+def test_a_stages_work_is_the_sum_of_what_its_graphs_do(algorithm: str, settings: str, stage: str) -> None:
+    chosen = SETTINGS[settings]
+    nodes = {n.name for n in stage_graph(algorithm, chosen.options).in_stage(stage)}
+    inside = [op for op in operations(algorithm, chosen) if set(op.nodes) <= nodes]
+    found = total(from_sympy(op.trips) * t.amount for op in inside for t in work_terms(op.graph, PAPER))
+    asked = StageQuestion(algorithm, stage=stage, options=chosen.options, blocks=Blocks(frozenset(EXPANSIONS)))
+    assert Max.of(found) == stage_work(asked).value
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (Options(share_prefill=True), "no operations carry out prefill; add a link"),
+        (Options(joint_update=True), "no operations carry out loss; add a link"),
+        (Options(sequential_reward=True), "no operations carry out score_reward; add a link"),
+        (Options(shared=True), "operations are linked to backward_critic, which it has not"),
+    ],
+    ids=["shared prefill", "joint update", "reward that decodes", "shared actor and critic"],
+)
+def test_a_node_without_operations_is_named(options: Options, says: str) -> None:
+    with pytest.raises(GraphError, match=f"^stages of PPO: {says}"):
+        operations("PPO", Settings(options=options))
+
+
+def test_a_link_to_a_node_that_is_not_there_is_named() -> None:
+    with pytest.raises(GraphError, match="stages of DPO: operations are linked to advantages, which it has not"):
+        every_node_is_carried_out_once(stage_graph("DPO", Options()), (*LINKS["DPO"], LINKS["PPO"][4]))
+
+
+# -- advantages: a chain, or a triangle -------------------------------------------------------------------------------
+def advantages(scan: bool) -> Graph:
+    return token_advantages(Sizes.canonical(), Settings(scan=scan))
+
+
+def full_depth(scan: bool) -> Max:
+    return as_max(depth(expand_macros(advantages(scan)), DepthRule(FULL)))
+
+
+def test_a_recursion_is_as_deep_as_the_response_is_long_and_a_product_as_its_log() -> None:
+    """A recursion adds and fades once for each token; a product sums a row of T."""
+    chain, product = full_depth(scan=True), full_depth(scan=False)
+    steps = [chain.evaluate({"T": n}) for n in (8, 16, 32)]
+    assert [b - a for a, b in pairwise(steps)] == [2 * 8, 2 * 16]
+    levels = [product.evaluate({"T": n}) for n in (8, 16, 32)]
+    assert [b - a for a, b in pairwise(levels)] == [1, 1]
+
+
+def test_a_product_does_the_work_of_a_triangle_of_the_response() -> None:
+    found = [total(t.amount for t in work_terms(advantages(scan), PAPER)) for scan in (True, False)]
+    assert found == [Form.constant(0), symbol("B") * symbol("T") * symbol("T")]
