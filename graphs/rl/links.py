@@ -22,7 +22,7 @@ from graphs.rl.settings import Settings
 from graphs.rl.updates import policy_loss, update, value_loss
 from graphs.sizes import Sizes
 from graphs.stages import StageGraph, stage_graph
-from graphs.stages.stage import Invocation, Pass
+from graphs.stages.stage import Invocation, Options, Pass
 
 #: the reference is built like the policy and so has its sizes
 SIZES_OF = {"ref": "pi"}
@@ -55,11 +55,7 @@ REFERENCE = Link(
     ("score_reference", "reference_log_probabilities"), scored_tokens, "reference", {"log_probabilities": "reference"}
 )
 REWARD = Link(("score_reward",), score, "reward")
-#: in place of `GENERATE` where log-probabilities come from a pass of their own
-OWN_PASS = (
-    Link(("generate",), rollouts, gives={"old": "old_on_the_fly"}),
-    Link(("score_actor", "log_probabilities"), scored_tokens, gives={"log_probabilities": "old"}),
-)
+OWN_PASS = Link(("score_actor", "log_probabilities"), scored_tokens, gives={"log_probabilities": "old"})
 
 #: algorithm -> its links in an order of execution
 LINKS: dict[str, tuple[Link, ...]] = {
@@ -98,11 +94,19 @@ def operations(algorithm: str, settings: Settings | None = None) -> tuple[Operat
     """What runs in one iteration, in order; GraphError where a node of the stage graph has no operations."""
     settings = settings or Settings()
     stage = stage_graph(algorithm, settings.options)
-    links = LINKS.get(stage.name, ())
-    if settings.options.log_probabilities_own_pass:
-        links = tuple(new for link in links for new in (OWN_PASS if link is GENERATE else (link,)))
+    links = tuple(new for link in LINKS.get(stage.name, ()) for new in _chosen(link, settings.options))
     every_node_is_carried_out_once(stage, links)
     return tuple(_operation(stage, link, settings) for link in links)
+
+
+def _chosen(link: Link, options: Options) -> tuple[Link, ...]:
+    """What stands in place of a link under the options: a prefill of its own, log-probabilities from another pass."""
+    if link is not GENERATE:
+        return (link,)
+    nodes = ("prefill", "decode") if options.share_prefill else ("generate",)
+    if options.log_probabilities_own_pass:
+        return replace(link, nodes=nodes, gives={"old": "old_on_the_fly"}), OWN_PASS
+    return (replace(link, nodes=(*nodes, "log_probabilities")),)
 
 
 def every_node_is_carried_out_once(stage: StageGraph, links: tuple[Link, ...]) -> None:
@@ -118,9 +122,9 @@ def every_node_is_carried_out_once(stage: StageGraph, links: tuple[Link, ...]) -
 
 
 def _operation(stage: StageGraph, link: Link, settings: Settings) -> Operation:
-    """The batch is that of the link's invocation; a link of glue alone has that of the samples as a whole."""
+    """The batch is that of the link's last invocation; a link of glue alone has that of the invocations around it."""
     nodes = [stage.by_name[name] for name in link.nodes]
-    batch = next((n for n in nodes if isinstance(n, Invocation)), stage.invocations[0])
+    around = [n for n in (*stage.in_stage(nodes[0].stage), *nodes) if isinstance(n, Invocation)]
     model = stage.model(link.role)
-    sizes = replace(Sizes.of_model(SIZES_OF.get(model, model)), B=batch.sequences)
+    sizes = replace(Sizes.of_model(SIZES_OF.get(model, model)), B=around[-1].sequences)
     return Operation(link.nodes, link.graph(sizes, settings), link.role, link.gives, nodes[0].trips)

@@ -155,6 +155,17 @@ def test_log_probabilities_on_the_fly_are_those_of_a_pass_of_their_own(algorithm
         np.testing.assert_allclose(array, moved["actor"][name], rtol=1e-8, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_rollouts_that_share_a_prefill_are_those_that_do_not(own: bool) -> None:
+    shared = Settings(options=Options(share_prefill=True, log_probabilities_own_pass=own))
+    got, after = iterate(ops("GRPO", shared), prompts(), weights("GRPO"), N)
+    wanted, moved = iterate(ops("GRPO"), prompts(), weights("GRPO"), N)
+    np.testing.assert_array_equal(got["ids"], wanted["ids"])
+    np.testing.assert_allclose(of_response(got["old"]), of_response(wanted["old"]), rtol=1e-9)
+    for name, array in after["actor"].items():
+        np.testing.assert_allclose(array, moved["actor"][name], rtol=1e-8, atol=1e-12, err_msg=name)
+
+
 @pytest.mark.parametrize(("algorithm", "role"), [("PPO", "critic"), ("GRPO", "actor"), ("DPO", "actor")])
 def test_a_short_step_from_rest_lowers_the_loss(algorithm: str, role: str) -> None:
     data = (pairs() if algorithm == "DPO" else prompts()) | {"rate": np.array(1e-4)}

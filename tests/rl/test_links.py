@@ -11,11 +11,11 @@ from derive.building_blocks import EXPANSIONS, Blocks
 from derive.costs.model import FULL, PAPER
 from derive.depth import DepthRule, as_max, depth
 from derive.forms import Form, Max, symbol, total
-from derive.generation import generation_work
+from derive.generation import decode_work, generation_work, prefill_work
 from derive.interchange import from_sympy
 from derive.measure import Question
-from derive.placements import StageQuestion, stage_work
-from derive.work import work_terms
+from derive.placements import StageQuestion, stage_depth, stage_work
+from derive.work import Term, work_terms
 from graphs.axes import Role
 from graphs.errors import GraphError
 from graphs.ir import Graph
@@ -27,14 +27,17 @@ from graphs.stages import Options, algorithms, stage_graph
 from graphs.stages.stage import ASSESSMENT, TRAINING, Invocation, Pass
 from graphs.symbols import size
 from graphs.transforms.expand import expand_macros
+from tests.oracle import expand_graph
 
 SETTINGS = {
     "plain": Settings(),
     "own pass": Settings(options=Options(log_probabilities_own_pass=True)),
+    "shared prefill": Settings(options=Options(share_prefill=True)),
     "epochs": Settings(options=Options(epochs=size("n_ep"), updates=size("n_up"))),
 }
 CASES = [(a, s) for a in sorted(LINKS) for s in SETTINGS]
 #: what a node's work is called in its graph
+GENERATED = {Pass.GENERATE: generation_work, Pass.PREFILL: prefill_work, Pass.DECODE: decode_work}
 PHASES = {Pass.FORWARD: "forward", Pass.BACKWARD: "backward"}
 
 
@@ -42,6 +45,11 @@ def made_by(op: Operation) -> set[str]:
     """The data it gives; weights stay with their model."""
     weights = (Role.PARAMETER, Role.OPTIMIZER)
     return {op.gives.get(name, name) for name, v in op.graph.outputs.items() if op.graph.type(v).role not in weights}
+
+
+def is_part(run: Pass, term: Term) -> bool:
+    """Of a generation: the decode steps are one loop, what lies before it is the prefill."""
+    return run is Pass.GENERATE or term.where.startswith("decode/") == (run is Pass.DECODE)
 
 
 def test_every_algorithm_runs() -> None:
@@ -74,10 +82,10 @@ def test_the_work_of_every_invocation_is_that_of_its_operations(algorithm: str, 
         for node in (stage.by_name[name] for name in op.nodes):
             if not isinstance(node, Invocation):
                 continue
-            if node.run is Pass.GENERATE:
-                per_rollout = generation_work(Question(sizes=Sizes.of_model("pi"))).value
-                wanted = Max.of(symbol("B") * symbol("K") * per_rollout.members[0]).members[0]
-                found = total(t.amount for t in terms)
+            if node.run in GENERATED:
+                (per_sequence,) = GENERATED[node.run](Question(sizes=Sizes.of_model("pi"))).value.members
+                wanted = from_sympy(node.sequences) * per_sequence
+                found = total(t.amount for t in terms if is_part(node.run, t))
             else:
                 wanted = blocks.work(node, stage.model(node.role))
                 found = total(t.amount for t in terms if t.phase == PHASES[node.run])
@@ -97,15 +105,22 @@ def test_a_stages_work_is_the_sum_of_what_its_graphs_do(algorithm: str, settings
     assert Max.of(found) == stage_work(asked).value
 
 
+@pytest.mark.parametrize("algorithm", ["GRPO", "DPO"])
+def test_training_is_as_deep_as_its_one_update(algorithm: str) -> None:
+    """Glue adds nothing under the paper's conventions: the loss hangs between the forward and the backward pass."""
+    asked = StageQuestion(algorithm, stage=TRAINING, blocks=Blocks(frozenset(EXPANSIONS)))
+    update = operations(algorithm)[-1].graph
+    assert as_max(depth(update, DepthRule(PAPER, asked.factors))) == stage_depth(asked).value
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (Options(share_prefill=True), "no operations carry out prefill; add a link"),
         (Options(joint_update=True), "no operations carry out loss; add a link"),
         (Options(sequential_reward=True), "no operations carry out score_reward; add a link"),
         (Options(shared=True), "operations are linked to backward_critic, which it has not"),
     ],
-    ids=["shared prefill", "joint update", "reward that decodes", "shared actor and critic"],
+    ids=["joint update", "reward that decodes", "shared actor and critic"],
 )
 def test_a_node_without_operations_is_named(options: Options, says: str) -> None:
     with pytest.raises(GraphError, match=f"^stages of PPO: {says}"):
@@ -133,6 +148,27 @@ def test_a_recursion_is_as_deep_as_the_response_is_long_and_a_product_as_its_log
     assert [b - a for a, b in pairwise(steps)] == [2 * 8, 2 * 16]
     levels = [product.evaluate({"T": n}) for n in (8, 16, 32)]
     assert [b - a for a, b in pairwise(levels)] == [1, 1]
+
+
+TINY = {"B": 2, "K": 2, "S": 2, "m": 5, "T": 3, "V": 3, "B_pairs": 1} | {
+    f"{name}_{model}": n for model in ("pi", "V", "R") for name, n in {"L": 2, "d": 2, "h": 1, "d_ff": 2}.items()
+}
+
+
+@pytest.mark.parametrize("scan", [True, False])
+@pytest.mark.parametrize("T", [2, 3, 4, 8])
+def test_depth_of_advantages_is_the_longest_path_of_their_scalar_expansion(scan: bool, T: int) -> None:
+    sizes = {"B": 1, "S": 2, "m": 2 + T, "T": T}
+    assert full_depth(scan).evaluate(sizes) == expand_graph(advantages(scan), sizes).depth
+
+
+@pytest.mark.parametrize("algorithm", sorted(LINKS))
+def test_exact_work_of_every_graph_is_its_scalar_expansion(algorithm: str) -> None:
+    """With every operation counted, glue, losses and the optimizer step included, and loops unrolled."""
+    for op in operations(algorithm):
+        graph = expand_macros(op.graph)
+        derived = total(t.amount for t in work_terms(graph, FULL)).evaluate(TINY)
+        assert derived == expand_graph(graph, TINY).work, op.nodes
 
 
 def test_a_product_does_the_work_of_a_triangle_of_the_response() -> None:
