@@ -57,5 +57,7 @@ def _input(
     if "b" not in tensor.names or tensor.role in WEIGHTS:
         return known[name]
     where, count = tensor.names.index("b"), machine.count(tensor.axis("b"))
-    parts = np.split(known[name], known[name].shape[where] // count, axis=where)
-    return parts[trip % len(parts)]
+    array = np.asarray(known[name])
+    parts = array.shape[where] // count if array.ndim == len(tensor.axes) else 1
+    first = trip % max(parts, 1) * count
+    return array if parts <= 1 else array[(slice(None),) * where + (slice(first, first + count),)]

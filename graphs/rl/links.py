@@ -99,6 +99,15 @@ def operations(algorithm: str, settings: Settings | None = None) -> tuple[Operat
     return tuple(_operation(stage, link, settings) for link in links)
 
 
+def operation(algorithm: str, node: str, settings: Settings | None = None) -> Operation:
+    """What carries out one node of the algorithm's stage graph."""
+    every = operations(algorithm, settings)
+    if found := [op for op in every if node in op.nodes]:
+        return found[0]
+    known = ", ".join(name for op in every for name in op.nodes)
+    raise GraphError(f"the stages of {algorithm} have no node {node!r}; choose one of {known}")
+
+
 def _chosen(link: Link, options: Options) -> tuple[Link, ...]:
     """What stands in place of a link under the options: a prefill of its own, log-probabilities from another pass."""
     if link is not GENERATE:

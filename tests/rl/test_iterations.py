@@ -215,3 +215,9 @@ def test_what_is_not_given_is_named() -> None:
     del data["uniform"]
     with pytest.raises(GraphError, match="generate: neither data nor an earlier operation gives 'uniform'"):
         iterate(ops("PPO"), data, weights("PPO"), N)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("prompts", (3, 3)), ("prompts", (2,)), ("uniforms", (2, 7))])
+def test_data_of_another_shape_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(GraphError, match=f"input '{name}' has shape"):
+        iterate(ops("PPO"), prompts() | {name: np.zeros(shape)}, weights("PPO"), N)
