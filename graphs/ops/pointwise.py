@@ -107,14 +107,14 @@ def _of_exp(tape: Tape, node: Node, dy: Value) -> tuple[Value, ...]:
     return (tape.pointwise("multiply", dy, tape.output(node, 0), factor=1 / node.op.factor),)
 
 
-def _of_extreme(smaller: int) -> Callable[[Tape, Node, Value], tuple[Value, ...]]:
-    """All to the operand that is the extreme one, of equal ones to the first or, for a maximum, the second."""
+def _of_extreme(kept: int) -> Callable[[Tape, Node, Value], tuple[Value, ...]]:
+    """All goes to one operand: to number ``kept`` where the first is at most the second, else to the other."""
 
     def slope(tape: Tape, node: Node, dy: Value) -> tuple[Value, ...]:
         operands = (tape.operand(node, 0), tape.operand(node, 1))
         chosen = tape.pointwise("multiply", dy, tape.pointwise("at_most", *operands))
         rest = tape.pointwise("subtract", dy, chosen)
-        return (chosen, rest) if smaller == 0 else (rest, chosen)
+        return (chosen, rest) if kept == 0 else (rest, chosen)
 
     return slope
 

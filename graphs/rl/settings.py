@@ -22,7 +22,7 @@ POSITIONS, TOKENS = Axis("s", size("m")), Axis("i", RESPONSE)
 ROLLOUTS, RESPONSES = Axis("j", size("K")), Axis("y", sympy.Integer(2))
 #: token i of the response is predicted at position S - 1 + i
 PREDICTED = PROMPT - 1
-#: usual numbers; no work, depth or memory depends on them
+#: usual numbers; a product with one costs nothing, else no work, depth or memory depends on them
 CLIP, KL = sympy.Rational(1, 5), sympy.Rational(1, 20)
 DISCOUNT, TRACE = sympy.Integer(1), sympy.Rational(19, 20)
 SHARPNESS = sympy.Rational(1, 10)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graphs.axes import Role
+from graphs.blocks.decoder import EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import Machine
 from graphs.rl.iterate import iterate
@@ -37,10 +38,14 @@ def ops(algorithm: str, settings: Settings = Settings()) -> tuple[Operation, ...
     return operations(algorithm, settings)
 
 
-def weights(algorithm: str, sizes: dict[str, int] = N) -> dict[str, dict[str, np.ndarray]]:
+def weights(
+    algorithm: str,
+    sizes: dict[str, int] = N,
+    settings: Settings = Settings(),  # noqa: B008
+) -> dict[str, dict[str, np.ndarray]]:
     """Random parameters of every model, and random but possible states of the optimizer."""
     rng, machine, out = np.random.default_rng(7), Machine(sizes), dict[str, dict[str, np.ndarray]]()
-    for op in ops(algorithm):
+    for op in ops(algorithm, settings):
         for name, tensor in op.graph.inputs.items():
             mine = out.setdefault(op.role, {})
             if tensor.role in (Role.PARAMETER, Role.OPTIMIZER) and name not in mine:
@@ -153,6 +158,31 @@ def test_log_probabilities_on_the_fly_are_those_of_a_pass_of_their_own(algorithm
     np.testing.assert_array_equal(of_response(fly["old"]), of_response(got["old_on_the_fly"]))
     for name, array in after["actor"].items():
         np.testing.assert_allclose(array, moved["actor"][name], rtol=1e-8, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "GRPO"])
+def test_a_response_may_be_one_token_long(algorithm: str) -> None:
+    sizes = N | {"T": 1, "m": N["S"] + 1}
+    got, _ = iterate(ops(algorithm), prompts(sizes), weights(algorithm), sizes)
+    assert got["old"].shape == (N["B"] * N["K"], N["S"] + 1)
+    np.testing.assert_array_equal(got["response"].sum(1), 1)
+    if algorithm == "PPO":
+        earned = got["score"] - direct.KL * (got["old"] - got["reference"])[:, N["S"] - 1]
+        np.testing.assert_allclose(got["returns"][:, N["S"] - 1], earned)
+
+
+def test_a_mixture_of_experts_is_trained_too() -> None:
+    """Over ranks of experts as on one device; there is no second implementation of it here."""
+    sizes, settings = EVEN | {"E": 4, "E_a": 2, "d_e": 4}, Settings(ffn=EXPERTS)
+    scheme = schemes()["Expert"]
+    every = ops("GRPO", settings)
+    alike = tuple(replace(op, graph=partition(op.graph, scheme)) for op in every)
+    data, models = prompts(sizes), weights("GRPO", sizes, settings)
+    wanted, after = iterate(every, data, models, sizes)
+    got, moved = iterate(alike, data, models, sizes, dict.fromkeys(scheme.meshes, 2))
+    np.testing.assert_allclose(got["loss_actor"], wanted["loss_actor"], rtol=1e-9)
+    for name, array in after["actor"].items():
+        np.testing.assert_allclose(moved["actor"][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("own", [False, True])
