@@ -39,23 +39,30 @@ def iterate(
             inputs = {name: _input(op, name, trip, values, weights, machine) for name in op.graph.inputs}
             for name, array in run(op.graph, inputs, sizes, mesh).items():
                 if op.graph.type(op.graph.outputs[name]).role in WEIGHTS:
-                    weights[op.role][name.removeprefix(UPDATED)] = array
+                    role, own = _owner(op, name.removeprefix(UPDATED))
+                    weights[role][own] = array
                 else:
                     values[op.gives.get(name, name)] = array
     return values, weights
+
+
+def _owner(op: Operation, name: str) -> tuple[str, str]:
+    """The role that has a weight, and its name there: ``first:critic/W_e`` is the critic's ``first:W_e``."""
+    state, colon, rest = name.rpartition(":")
+    role, _, own = rest.rpartition("/")
+    return role or op.role, f"{state}{colon}{own}"
 
 
 def _input(
     op: Operation, name: str, trip: int, values: Arrays, weights: Mapping[str, Arrays], machine: Machine
 ) -> Array:
     tensor = op.graph.inputs[name]
-    known = weights.get(op.role, {}) if tensor.role in WEIGHTS else values
-    if name not in known:
-        raise GraphError(
-            f"{op.nodes[0]}: neither data nor an earlier operation gives {name!r} of the {op.role}; give it"
-        )
+    role, own = _owner(op, name)
+    known = weights.get(role, {}) if tensor.role in WEIGHTS else values
+    if own not in known:
+        raise GraphError(f"{op.nodes[0]}: neither data nor an earlier operation gives {own!r} of the {role}; give it")
     if "b" not in tensor.names or tensor.role in WEIGHTS:
-        return known[name]
+        return known[own]
     where, count = tensor.names.index("b"), machine.count(tensor.axis("b"))
     array = np.asarray(known[name])
     parts = array.shape[where] // count if array.ndim == len(tensor.axes) else 1

@@ -19,20 +19,21 @@ from graphs.rl.advantages import group_advantages, token_advantages
 from graphs.rl.passes import score, scored_tokens, values
 from graphs.rl.rollouts import rollouts
 from graphs.rl.settings import Settings
-from graphs.rl.updates import policy_loss, update, value_loss
+from graphs.rl.updates import joint_loss, policy_loss, update, value_loss
 from graphs.sizes import Sizes
 from graphs.stages import StageGraph, stage_graph
-from graphs.stages.stage import Invocation, Options, Pass
+from graphs.stages.stage import MODELS, TRAINED, Invocation, Options, Pass
 
 #: the reference is built like the policy and so has its sizes
 SIZES_OF = {"ref": "pi"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link:
     """The graph that carries out ``nodes``, with the weights of ``role``.
 
     Values that flow between graphs have the names of the graphs' inputs and outputs; ``gives`` renames outputs.
+    Weights of a second role have names that start with it, as in ``critic/W_e``.
     """
 
     nodes: tuple[str, ...]
@@ -50,12 +51,25 @@ def _actor(loss: losses.Loss, *more: str) -> Link:
     return _update("actor", lambda sizes, settings: policy_loss(sizes, loss, settings), *more)
 
 
+def _joint_update(sizes: Sizes, settings: Settings) -> Graph:
+    """The sizes are those of the actor, and the critic has the same batch."""
+    critic = replace(Sizes.of_model(MODELS["critic"]), B=sizes.B)
+    actor_loss = policy_loss(sizes, losses.ppo_policy, settings)
+    return update(joint_loss(actor_loss, value_loss(critic, losses.ppo_value, settings)))
+
+
 GENERATE = Link(("generate", "log_probabilities"), rollouts)
 REFERENCE = Link(
     ("score_reference", "reference_log_probabilities"), scored_tokens, "reference", {"log_probabilities": "reference"}
 )
 REWARD = Link(("score_reward",), score, "reward")
+PPO_ACTOR = _actor(losses.ppo_policy)
+PPO_CRITIC = _update("critic", lambda sizes, settings: value_loss(sizes, losses.ppo_value, settings))
+#: what options put in the place of others
 OWN_PASS = Link(("score_actor", "log_probabilities"), scored_tokens, gives={"log_probabilities": "old"})
+JOINT = Link(
+    ("loss", *(f"{part}_{role}" for part in ("forward", "backward", "update") for role in TRAINED)), _joint_update
+)
 
 #: algorithm -> its links in an order of execution
 LINKS: dict[str, tuple[Link, ...]] = {
@@ -65,8 +79,8 @@ LINKS: dict[str, tuple[Link, ...]] = {
         REWARD,
         Link(("score_critic",), values, "critic"),
         Link(("kl", "advantages"), token_advantages),
-        _actor(losses.ppo_policy),
-        _update("critic", lambda sizes, settings: value_loss(sizes, losses.ppo_value, settings)),
+        PPO_ACTOR,
+        PPO_CRITIC,
     ),
     "GRPO": (
         GENERATE,
@@ -109,7 +123,9 @@ def operation(algorithm: str, node: str, settings: Settings | None = None) -> Op
 
 
 def _chosen(link: Link, options: Options) -> tuple[Link, ...]:
-    """What stands in place of a link under the options: a prefill of its own, log-probabilities from another pass."""
+    """What stands in place of a link under the options."""
+    if options.joint_update and link in (PPO_ACTOR, PPO_CRITIC):
+        return (JOINT,) if link is PPO_CRITIC else ()
     if link is not GENERATE:
         return (link,)
     nodes = ("prefill", "decode") if options.share_prefill else ("generate",)

@@ -55,7 +55,10 @@ def test_a_node_shows_its_graph_on_one_rank_of_a_scheme() -> None:
     ("words", "says"),
     [
         (["--node", "luck"], "the stages of ppo have no node 'luck'; choose one of generate, "),
-        (["--option", "joint-update"], "stages of PPO: no operations carry out loss; add a link in graphs/rl"),
+        (
+            ["--option", "sequential-reward"],
+            "stages of PPO: no operations carry out score_reward; add a link in",
+        ),
         (["--option", "luck"], "no option is called 'luck'"),
         (["--node", "advantages", "--scheme", "sideways"], "no scheme is called 'sideways'"),
         (["--node", "generate", "--scheme", "pipeline"], "decode would run a pipeline once per iteration"),

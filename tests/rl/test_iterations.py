@@ -185,6 +185,16 @@ def test_a_mixture_of_experts_is_trained_too() -> None:
         np.testing.assert_allclose(moved["actor"][name], array, rtol=1e-7, atol=1e-10, err_msg=name)
 
 
+def test_one_step_of_both_losses_together_is_a_step_of_each() -> None:
+    joint = Settings(options=Options(joint_update=True))
+    got, after = iterate(ops("PPO", joint), prompts(), weights("PPO"), N)
+    wanted, moved = iterate(ops("PPO"), prompts(), weights("PPO"), N)
+    np.testing.assert_allclose(got["loss"], wanted["loss_actor"] + wanted["loss_critic"], rtol=1e-12)
+    for role in TRAINED:
+        for name, array in moved[role].items():
+            np.testing.assert_allclose(after[role][name], array, rtol=1e-12, err_msg=f"{role}: {name}")
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_rollouts_that_share_a_prefill_are_those_that_do_not(own: bool) -> None:
     shared = Settings(options=Options(share_prefill=True, log_probabilities_own_pass=own))

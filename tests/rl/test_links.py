@@ -33,6 +33,7 @@ SETTINGS = {
     "plain": Settings(),
     "own pass": Settings(options=Options(log_probabilities_own_pass=True)),
     "shared prefill": Settings(options=Options(share_prefill=True)),
+    "joint update": Settings(options=Options(joint_update=True)),
     "epochs": Settings(options=Options(epochs=size("n_ep"), updates=size("n_up"))),
 }
 CASES = [(a, s) for a in sorted(LINKS) for s in SETTINGS]
@@ -73,23 +74,23 @@ def test_values_flow_along_the_edges_of_the_stage_graph(algorithm: str, settings
 
 @pytest.mark.parametrize(("algorithm", "settings"), CASES)
 def test_the_work_of_every_invocation_is_that_of_its_operations(algorithm: str, settings: str) -> None:
-    """At symbolic sizes, trips included; glue does no matrix product."""
+    """At symbolic sizes, trips included; glue does no matrix product.  Passes of one kind in one graph are added."""
     stage = stage_graph(algorithm, SETTINGS[settings].options)
     blocks = Blocks(frozenset(EXPANSIONS))
     for op in operations(algorithm, SETTINGS[settings]):
         terms = list(work_terms(op.graph, PAPER))
         left = total(t.amount for t in terms)
-        for node in (stage.by_name[name] for name in op.nodes):
-            if not isinstance(node, Invocation):
-                continue
-            if node.run in GENERATED:
-                (per_sequence,) = GENERATED[node.run](Question(sizes=Sizes.of_model("pi"))).value.members
-                wanted = from_sympy(node.sequences) * per_sequence
-                found = total(t.amount for t in terms if is_part(node.run, t))
+        nodes = [n for n in (stage.by_name[name] for name in op.nodes) if isinstance(n, Invocation)]
+        for run in sorted({n.run for n in nodes}, key=lambda run: run.value):
+            mine = [n for n in nodes if n.run is run]
+            if run in GENERATED:
+                (per_sequence,) = GENERATED[run](Question(sizes=Sizes.of_model("pi"))).value.members
+                wanted = total(from_sympy(n.sequences) * per_sequence for n in mine)
+                found = total(t.amount for t in terms if is_part(run, t))
             else:
-                wanted = blocks.work(node, stage.model(node.role))
-                found = total(t.amount for t in terms if t.phase == PHASES[node.run])
-            assert from_sympy(op.trips) * found == wanted, node.name
+                wanted = total(blocks.work(n, stage.model(n.role)) for n in mine)
+                found = total(t.amount for t in terms if t.phase == PHASES[run])
+            assert from_sympy(op.trips) * found == wanted, run
             left = left - found
         assert left == Form.constant(0)
 
@@ -116,11 +117,10 @@ def test_training_is_as_deep_as_its_one_update(algorithm: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (Options(joint_update=True), "no operations carry out loss; add a link"),
         (Options(sequential_reward=True), "no operations carry out score_reward; add a link"),
         (Options(shared=True), "operations are linked to backward_critic, which it has not"),
     ],
-    ids=["joint update", "reward that decodes", "shared actor and critic"],
+    ids=["reward that decodes", "shared actor and critic"],
 )
 def test_a_node_without_operations_is_named(options: Options, says: str) -> None:
     with pytest.raises(GraphError, match=f"^stages of PPO: {says}"):
