@@ -20,9 +20,11 @@ from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import OneHot
+from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Fold, Unfold
+from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.positions import Positions
@@ -37,6 +39,7 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
 from graphs.ops.suffix import Suffix
+from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
@@ -262,6 +265,43 @@ def _stack(s: Scalars, op: Stack, *entries: Entries) -> Entries:
     return Entries((op.axis.name, *entries[0].names), (len(entries), *entries[0].shape), at)
 
 
+def _window(s: Scalars, op: Window, x: Entries) -> Entries:
+    where, first, count = x.names.index(op.source), s.number(op.start), s.number(op.axis.size)
+    kept = {(*i[:where], i[where] - first, *i[where + 1 :]): v for i, v in x.at.items()}
+    names, shape = list(x.names), list(x.shape)
+    names[where], shape[where] = op.axis.name, count
+    return Entries(tuple(names), tuple(shape), {i: v for i, v in kept.items() if 0 <= i[where] < count})
+
+
+def _insert(s: Scalars, op: Insert, x: Entries) -> Entries:
+    """Zeros cost nothing."""
+    where, first = x.names.index(op.source), s.number(op.start)
+    names, shape = list(x.names), list(x.shape)
+    names[where], shape[where] = op.axis.name, s.number(op.axis.size)
+    at = {i: s.free() for i in itertools.product(*map(range, shape))}
+    at |= {(*i[:where], i[where] + first, *i[where + 1 :]): v for i, v in x.at.items()}
+    return Entries(tuple(names), tuple(shape), at)
+
+
+def _group(s: Scalars, op: Group, x: Entries) -> Entries:
+    where, k = x.names.index(op.axis), s.number(op.inner.size)
+    names = (*x.names[: where + 1], op.inner.name, *x.names[where + 1 :])
+    shape = (*x.shape[:where], x.shape[where] // k, k, *x.shape[where + 1 :])
+    return Entries(names, shape, {(*i[:where], *divmod(i[where], k), *i[where + 1 :]): v for i, v in x.at.items()})
+
+
+def _ungroup(s: Scalars, op: Ungroup, x: Entries) -> Entries:
+    where = x.names.index(op.axis)
+    n, k = x.shape[where : where + 2]
+    at = {(*i[:where], i[where] * k + i[where + 1], *i[where + 2 :]): v for i, v in x.at.items()}
+    return Entries((*x.names[: where + 1], *x.names[where + 2 :]), (*x.shape[:where], n * k, *x.shape[where + 2 :]), at)
+
+
+def _discount(s: Scalars, op: Discount) -> Entries:
+    now, later = op.now.name, op.later.name
+    return _everywhere(s, (op.now, op.later), lambda here: s.free() if here[later] >= here[now] else None)
+
+
 def _everywhere(s: Scalars, axes: Iterable[Axis], value: Callable[[dict[str, int]], int | None]) -> Entries:
     names, shape = s.box(axes)
     found = ((i, value(dict(zip(names, i, strict=True)))) for i in itertools.product(*map(range, shape)))
@@ -400,6 +440,11 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Dispatch: _dispatch,
     Sample: _sample,
     Write: _write_cache,
+    Window: _window,
+    Insert: _insert,
+    Ungroup: _ungroup,
+    Group: _group,
+    Discount: _discount,
 }
 
 

@@ -16,6 +16,7 @@ from graphs.blocks.sampling import next_token
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.constant import Broadcast
 from graphs.ops.contraction import Contraction
+from graphs.ops.group import Ungroup
 from graphs.ops.lookup import Lookup
 from graphs.ops.norm import LayerNorm
 from graphs.ops.scan import Scan
@@ -31,20 +32,24 @@ STEPS = Axis("step", RESPONSE - 1)
 DECODE = "decode"
 
 
-def generation(sizes: Sizes, ffn: FeedForward = DENSE, draw: bool = False) -> Graph:
+def generation(sizes: Sizes, ffn: FeedForward = DENSE, draw: bool = False, shared: Axis | None = None) -> Graph:
     """ids[b,s] of a prompt of S tokens -> T tokens: ``first``[b] from its last logits, ``rest``[step,b] by decoding.
 
     Further outputs are their log-probabilities, ``log_first`` and ``log_rest``, and the cache, ``keys`` and ``values``
     [layer,b,t,h,k].  Tokens are chosen greedily, or with ``draw`` by the uniform numbers of two further inputs,
-    ``uniform``[b] and ``uniforms``[step,b].
+    ``uniform``[b] and ``uniforms``[step,b].  Where the rollouts of a prompt, along an axis of that size, have a
+    ``shared`` prefill, each prompt of ids is run once for all of its rollouts, which follow one another in b.
     """
-    prompt = replace(sizes, m=PROMPT)
+    prompt = replace(sizes, m=PROMPT, B=sizes.B / shared.size if shared else sizes.B)
     build = Builder("generation")
     ids = build.input("ids", prompt.tensor("b s", Role.INDEX))
-    uniform = build.input("uniform", prompt.tensor("b", Role.INPUT)) if draw else None
+    uniform = build.input("uniform", sizes.tensor("b", Role.INPUT)) if draw else None
     x = _embedded(build, ids, prompt)
     x, *cache = caching_decoder(build, x, prompt, ffn, Cache(POSITIONS, sympy.Integer(0)))
-    first, log_first = next_token(build, _last_logits(build, x, prompt), uniform)
+    logits = _last_logits(build, x, prompt)
+    if shared:
+        logits, *cache = (_for_each_rollout(build, v, shared) for v in (logits, *cache))
+    first, log_first = next_token(build, logits, uniform)
     rest = _decoded(build, first, cache, sizes, ffn, draw)
     for name, value in {"first": first, "log_first": log_first, **rest}.items():
         build.output(name, value)
@@ -79,6 +84,15 @@ def decode_step(sizes: Sizes, ffn: FeedForward = DENSE, draw: bool = False) -> G
     for name, value in (*carried, ("chosen", chosen), ("log_probability", log_probability)):
         build.output(name, value)
     return build.graph()
+
+
+def _for_each_rollout(build: Builder, x: Value, rollouts: Axis) -> Value:
+    """A copy of what each prompt has for each of its rollouts."""
+    tensor = build.type(x)
+    after = tensor.names.index("b") + 1
+    axes = (*tensor.axes[:after], rollouts, *tensor.axes[after:])
+    (copies,) = build.add(Broadcast(axes), x, name=f"{x.node}.copies", role=tensor.role)
+    return build.add(Ungroup("b", rollouts.name), copies, name=f"{x.node}.rollouts")[0]
 
 
 def _embedded(build: Builder, ids: Value, sizes: Sizes) -> Value:

@@ -47,10 +47,18 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "gelu_grad": (2, lambda x, dy: dy * gelu_slope(x)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
-    "maximum": (2, np.maximum),
     "where_less": (3, lambda x, i, j: np.where(i < j, x, -np.inf)),
     "where_less_grad": (3, lambda dy, i, j: np.where(i < j, dy, 0.0)),
+    "minimum": (2, np.minimum),
+    "maximum": (2, np.maximum),
+    "at_most": (2, lambda x, y: np.where(x <= y, 1.0, 0.0)),
+    "log_sigmoid": (1, lambda x: -np.logaddexp(0.0, -x)),
+    "log_sigmoid_grad": (2, lambda x, dy: dy * np.exp(-np.logaddexp(0.0, x))),
 }
+
+
+#: functions of one operand whose slope is the function ``<name>_grad`` of that operand and the cotangent
+ACTIVATIONS = ("gelu", "log_sigmoid")
 
 
 @dataclass(frozen=True)
@@ -89,18 +97,55 @@ class Pointwise(Op):
             pieces = tuple(tape.pointwise("multiply", dy, tape.operand(node, 1 - i)) for i in (0, 1))
         elif self.fn == "subtract":
             pieces = (dy, tape.pointwise("scale", dy, factor=sympy.Integer(-1)))
-        elif self.fn == "divide":
-            share = tape.pointwise("divide", dy, tape.operand(node, 1))
-            pieces = (share, tape.pointwise("multiply", share, tape.output(node, 0), factor=-1 / self.factor))
-        elif self.fn == "where_less":
-            pieces = (tape.pointwise("where_less_grad", dy, tape.operand(node, 1), tape.operand(node, 2)), None, None)
         elif self.fn == "square":
             pieces = (tape.pointwise("multiply", dy, tape.operand(node, 0), factor=sympy.Integer(2)),)
-        elif self.fn == "gelu":
-            pieces = (tape.pointwise("gelu_grad", tape.operand(node, 0), dy),)
+        elif self.fn in ACTIVATIONS:
+            pieces = (tape.pointwise(f"{self.fn}_grad", tape.operand(node, 0), dy),)
+        elif self.fn in SLOPES:
+            pieces = SLOPES[self.fn](tape, node, dy)
         else:
             raise GraphError(f"{node.name}: no backward rule for pointwise {self.fn!r}; add one beside its meaning")
         return tuple(None if p is None else tape.sum_to(p, tape.operand_type(node, i)) for i, p in enumerate(pieces))
+
+
+Pieces = tuple[Value | None, ...]
+
+
+def _of_divide(tape: Tape, node: Node, dy: Value) -> Pieces:
+    assert isinstance(node.op, Pointwise)
+    share = tape.pointwise("divide", dy, tape.operand(node, 1))
+    return (share, tape.pointwise("multiply", share, tape.output(node, 0), factor=-1 / node.op.factor))
+
+
+def _of_where_less(tape: Tape, node: Node, dy: Value) -> Pieces:
+    return (tape.pointwise("where_less_grad", dy, tape.operand(node, 1), tape.operand(node, 2)), None, None)
+
+
+def _of_exp(tape: Tape, node: Node, dy: Value) -> Pieces:
+    assert isinstance(node.op, Pointwise)
+    return (tape.pointwise("multiply", dy, tape.output(node, 0), factor=1 / node.op.factor),)
+
+
+def _of_extreme(kept: int) -> Callable[[Tape, Node, Value], Pieces]:
+    """All goes to one operand: to number ``kept`` where the first is at most the second, else to the other."""
+
+    def slope(tape: Tape, node: Node, dy: Value) -> Pieces:
+        operands = (tape.operand(node, 0), tape.operand(node, 1))
+        chosen = tape.pointwise("multiply", dy, tape.pointwise("at_most", *operands))
+        rest = tape.pointwise("subtract", dy, chosen)
+        return (chosen, rest) if kept == 0 else (rest, chosen)
+
+    return slope
+
+
+#: functions whose backward rule stands here: name -> what goes to each operand, before broadcasts are undone
+SLOPES: dict[str, Callable[[Tape, Node, Value], Pieces]] = {
+    "divide": _of_divide,
+    "where_less": _of_where_less,
+    "exp": _of_exp,
+    "minimum": _of_extreme(0),
+    "maximum": _of_extreme(1),
+}
 
 
 def align(array: Array, tensor: Tensor, out: Tensor) -> Array:

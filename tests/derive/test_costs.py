@@ -25,8 +25,10 @@ from graphs.models.roles import ROLES, forward
 from graphs.ops.collective import Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
+from graphs.ops.discount import Discount
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
+from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -39,6 +41,7 @@ from graphs.ops.sample import Sample
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
 from graphs.ops.suffix import Suffix
+from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -146,6 +149,12 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "maximum of what a cache holds": single(Reduction("max", ("t",)), tensor("b t", HELD)),
     "pointwise on what a cache holds": single(Pointwise("exp"), tensor("b t", HELD)),
     "writing a cache": single(Write("t", "s", SIZES.E_a), tensor("b t c", HELD), Tensor(tensor("b").axes + ONE_MORE)),
+    "window": single(Window("c", Axis("i", SIZES.E_a), sympy.Integer(0)), tensor("b c")),
+    "insert": single(Insert("b", SIZES.axes()["c"].renamed("i"), SIZES.d - 2), tensor("b v")),
+    "groups": single(Group("c", Axis("i", SIZES.d)), tensor("b c")),
+    "groups as one axis": single(Ungroup("b", "c"), tensor("b c")),
+    "triangle of discounts": single(Discount(SIZES.axes()["s"], Axis("t", SIZES.m), SIZES.h)),
+    "smaller of two": single(Pointwise("minimum", size("h")), tensor("b c"), tensor("c")),
     "greedy choice": single(Sample("c"), tensor("b c")),
     "draw": single(Sample("c"), tensor("b c"), tensor("b")),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),

@@ -18,9 +18,11 @@ from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
+from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -36,6 +38,7 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
 from graphs.ops.suffix import Suffix
+from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -157,6 +160,14 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "square": (Pointwise("square", sympy.Integer(3)), (P("s c"),)),
     "gelu": (Pointwise("gelu", 1 / sympy.sqrt(size("d"))), (P("s c"),)),
     "scale": (Pointwise("scale", size("d") / size("h")), (P("s c"),)),
+    "exp": (Pointwise("exp", size("h")), (P("s c"),)),
+    "minimum": (Pointwise("minimum", size("h")), (P("s c"), P("c"))),
+    "maximum": (Pointwise("maximum"), (P("c"), P("s c"))),
+    "log-sigmoid": (Pointwise("log_sigmoid", sympy.Integer(-2)), (P("s c"),)),
+    "window": (Window("c", Axis("i", sympy.Integer(2)), sympy.Integer(1)), (P("s c"),)),
+    "insert": (Insert("s", Axis("i", size("V")), sympy.Integer(2)), (P("s c"),)),
+    "group": (Group("c", Axis("i", sympy.Integer(2))), (P("s c"),)),
+    "ungroup": (Ungroup("s", "c"), (P("b s c"),)),
 }
 
 
@@ -210,7 +221,7 @@ def test_a_tied_table_gets_gradients_from_both_of_its_uses() -> None:
 
 #: kinds whose rule is tested in a model or above, and kinds that carry no gradient
 TESTED_ELSEWHERE = {Repeat, Route}
-NO_GRADIENT = {Constant, OneHot, Positions, Sample}
+NO_GRADIENT = {Constant, Discount, OneHot, Positions, Sample}
 GENERATION = "generation is not differentiated; train on a forward pass over its tokens"
 REFUSING = {
     Scatter: "scatter occurs in backward graphs only and is not differentiated again",
@@ -248,7 +259,7 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
             (P("c"),) * FUNCTIONS[fn][0],
             f"no backward rule for pointwise '{fn}'; add one beside its meaning",
         )
-        for fn in ("exp", "log", "rsqrt", "gelu_grad", "keep_finite", "maximum", "where_less_grad")
+        for fn in ("log", "rsqrt", "gelu_grad", "keep_finite", "at_most", "log_sigmoid_grad", "where_less_grad")
     },
 }
 

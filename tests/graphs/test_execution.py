@@ -20,6 +20,7 @@ from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy, OneHot
+from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
@@ -38,6 +39,7 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
 from graphs.ops.suffix import Suffix
+from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -235,6 +237,24 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
+    "window": (Window("c", Axis("i", sympy.Integer(3)), size("B")), [(T("s c"), X)], X[:, 2:5]),
+    "window under the same name": (Window("s", Axis("s", sympy.Integer(2)), sympy.Integer(0)), [(T("s c"), X)], X[:2]),
+    "insert": (Insert("s", Axis("i", size("V")), size("B")), [(T("s c"), X)], np.pad(X, ((2, 1), (0, 0)))),
+    "group": (
+        Group("c", Axis("i", sympy.Integer(2))),
+        [(T("c s"), X.T)],
+        np.array([[X.T[2 * g + i] for i in range(2)] for g in range(D // 2)]),
+    ),
+    "ungroup": (
+        Ungroup("s", "c"),
+        [(T("s c f"), X[:, :, None] * W[0])],
+        np.array([x * W[0] for row in X for x in row]),
+    ),
+    "discount": (
+        Discount(AXES["s"], Axis("t", SIZES.m), sympy.Rational(1, 2)),
+        [],
+        np.array([[0.5 ** (l - i) if l >= i else 0 for l in range(M)] for i in range(M)]),
+    ),
 }
 #: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, or at random (tests/memory)
 ELSEWHERE = {Collective, Dropout, Repeat, Scan, Stack, Pointwise}
@@ -263,9 +283,13 @@ PLAIN = {
     "gelu_grad": Y * (gelu(X + 1e-6) - gelu(X - 1e-6)) / 2e-6,
     "keep_finite": np.where(np.isfinite(KEPT), X, 0),
     "scale": X,
-    "maximum": (X + Y + abs(X - Y)) / 2,
     "where_less": np.where(KEPT < Y, X, -np.inf),
     "where_less_grad": X * (KEPT < Y),
+    "minimum": (X + Y - abs(X - Y)) / 2,
+    "maximum": (X + Y + abs(X - Y)) / 2,
+    "at_most": (X <= Y).astype(float),
+    "log_sigmoid": np.log(1 / (1 + np.exp(-X))),
+    "log_sigmoid_grad": Y / (1 + np.exp(X)),
 }
 
 
