@@ -134,5 +134,8 @@ def counted(layer: Layer) -> dict[str, int]:
 
 def _count(layer: Layer, values: Mapping[str, Any], *, backward: bool) -> int:
     with countable(), strict_flops(VECTOR_PRICES) as counter:
-        run(layer, values, backward=backward)
+        try:
+            run(layer, values, backward=backward)
+        except Exception as error:
+            raise GraphError(f"{layer.place}: the example {said(error)}; mend it") from error
     return int(counter.get_total_flops())
