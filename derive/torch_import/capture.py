@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import wraps
 from typing import Any
 
 import torch
@@ -32,25 +33,41 @@ class Captured:
     results: int
 
 
-#: functions that modules tell sizes which their operand has anyway, and that would take the place of symbols
-NORMS = ("layer_norm", "rms_norm")
+def _sized(norm: Callable[..., Any]) -> Callable[..., Any]:
+    """A norm takes the sizes that it is told, which are numbers in its module, from its operand."""
+
+    @wraps(norm)
+    def sized(input: Any, normalized_shape: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002
+        return norm(input, input.shape[-len(normalized_shape) :], *rest, **options)
+
+    return sized
+
+
+def _symbolic(root: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(root)
+    def sqrt(x: Any, /) -> Any:
+        return torch.sym_sqrt(x) if isinstance(x, torch.SymInt | torch.SymFloat) else root(x)
+
+    return sqrt
+
+
+#: functions that would make a number of a size's symbol, each with what makes it keep the symbol
+KEEPING = (
+    (torch.nn.functional, "layer_norm", _sized),
+    (torch.nn.functional, "rms_norm", _sized),
+    (math, "sqrt", _symbolic),
+)
 
 
 @contextmanager
-def sizes_of_operands() -> Iterator[None]:
-    """Norms take the sizes that they are told from their operand."""
-    found = {name: getattr(torch.nn.functional, name) for name in NORMS}
-    for name, norm in found.items():
-        setattr(torch.nn.functional, name, partial(_sized, norm))
-    try:
+def sizes_as_symbols() -> Iterator[None]:
+    """In the block sizes stay symbols where modules commonly make numbers of them."""
+    with ExitStack() as stack:
+        for owner, name, keeping in KEEPING:
+            original = getattr(owner, name)
+            stack.callback(setattr, owner, name, original)
+            setattr(owner, name, keeping(original))
         yield
-    finally:
-        for name, norm in found.items():
-            setattr(torch.nn.functional, name, norm)
-
-
-def _sized(norm: Callable[..., Any], input: Any, normalized_shape: Any, *rest: Any, **options: Any) -> Any:  # noqa: A002
-    return norm(input, input.shape[-len(normalized_shape) :], *rest, **options)
 
 
 @contextmanager
@@ -115,7 +132,7 @@ def capture(layer: Layer) -> Captured:
         return [*out, *gradients]
 
     try:
-        with countable(), sizes_of_operands():
+        with countable(), sizes_as_symbols():
             traced = make_fx(step, tracing_mode="symbolic", record_stack_traces=True)(*tensors.values())
     except Exception as error:
         raise GraphError(f"{layer.place}: PyTorch cannot trace it, it {said(error)}; mend or simplify it") from error

@@ -59,7 +59,6 @@ class _Conversion:
 
     def enter(self, node: Any, label: str, tensor: Any) -> None:
         """An input of the graph: a parameter, an input of the layer, or a constant of its code."""
-        self.extents.declare(label, tensor)
         floating = self.role(tensor) is not Role.INDEX
         role = Role.PARAMETER if label in self.captured.parameters else Role.INPUT if floating else Role.INDEX
         self.values[node] = [self.build.input(label, self.extents.tensor(tensor, role))]
@@ -145,11 +144,15 @@ def convert(captured: capture.Captured) -> Imported:
     todo = _Conversion(captured, Builder(captured.layer.place), extents)
     (end,) = (n for n in graph.nodes if n.op == "output")
     returned = list(end.args[0])
-    forward, labels = _behind(returned[: captured.results]), iter(captured.tensors)
+    forward = _behind(returned[: captured.results])
+    labels = dict(zip((n for n in graph.nodes if n.op == "placeholder"), captured.tensors, strict=True))
+    for node, label in labels.items():
+        extents.declare(label, node.meta["val"])
+    extents.settle()
     for node in graph.nodes:
         todo.build.phase = "forward" if node in forward else "backward"
         if node.op == "placeholder":
-            todo.enter(node, next(labels), node.meta["val"])
+            todo.enter(node, labels[node], node.meta["val"])
         elif node.op == "get_attr" and isinstance(getattr(captured.traced, node.target), torch.Tensor):
             todo.enter(node, node.name, getattr(captured.traced, node.target))
         elif node.op == "call_function":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,9 @@ from graphs.errors import GraphError
 class Extents:
     """Names for the symbols that PyTorch traced a layer with.
 
-    Sizes that are equal in the example are one symbol.  ``where`` says of each name which axes have that size, and
-    ``conditions`` what must divide what for the expressions to hold.
+    Sizes that are equal in the example are one symbol.  ``where`` says of each name which axes have that size,
+    ``equal`` which names the trace takes to be as large as others, and ``conditions`` what must divide what for
+    the expressions to hold.
     """
 
     environment: Any
@@ -27,6 +29,7 @@ class Extents:
     where: dict[str, list[str]] = field(default_factory=dict)
     example: dict[str, int] = field(default_factory=dict)
     conditions: set[str] = field(default_factory=set)
+    equal: dict[sympy.Symbol, sympy.Expr] = field(default_factory=dict)
     _names: dict[Any, sympy.Symbol] = field(default_factory=dict)
 
     def declare(self, label: str, tensor: Any) -> None:
@@ -43,10 +46,36 @@ class Extents:
         taken = {*self.given, *self.where}
         return next((n for n, value in self.given.items() if value == number), next(n for n in free if n not in taken))
 
+    def settle(self) -> None:
+        """Express names by others where the layer compared sizes and went on because they are equal.
+
+        To be called once all inputs are declared.
+        """
+        for guard in self.environment.guards:
+            traced = self.environment.simplify(self.environment.replace(guard.expr))
+            if isinstance(traced, sympy.Eq):
+                with suppress(GraphError):  # comparisons of remainders say nothing of this kind
+                    left, right = (self._named(side).subs(self.equal) for side in traced.args)
+                    self._equate(sympy.numer(sympy.together(left - right)))
+        self.conditions.clear()  # those of sizes that no tensor has
+
+    def _equate(self, zero: sympy.Expr) -> None:
+        """Solve ``zero = 0`` for a name, one that was not given if there is one; leave what is not linear alone."""
+        factors = [f for f, _ in sympy.factor_list(zero)[1] if not f.is_Symbol]
+        if len(factors) != 1:
+            return
+        for name in sorted(factors[0].free_symbols, key=lambda s: (s.name in self.given, s.name)):
+            slope = factors[0].coeff(name)
+            if slope.is_Rational and not (rest := factors[0] - slope * name).has(name):
+                value = sympy.expand(-rest / slope)
+                self.equal = {n: sympy.expand(v.subs(name, value)) for n, v in self.equal.items()} | {name: value}
+                return
+
     @property
     def fixed(self) -> dict[str, int]:
-        """Given names whose size is a number in the layer's own code, and no symbol."""
-        return {name: number for name, number in self.given.items() if name not in self.where}
+        """Names whose size is a number in the layer's own code, and no symbol."""
+        given = {name: number for name, number in self.given.items() if name not in self.where}
+        return given | {name.name: int(value) for name, value in self.equal.items() if value.is_Integer}
 
     def tensor(self, value: Any, role: Role) -> Tensor:
         """The type of a traced tensor; its axes are called by their sizes and told apart by primes."""
@@ -55,7 +84,7 @@ class Extents:
 
     def extent(self, size: Any) -> sympy.Expr:
         """The named expression of a size; GraphError where it is no quotient of products and sums."""
-        return sympy.expand(self._named(self._traced(size)))
+        return sympy.expand(self._named(self._traced(size)).subs(self.equal))
 
     def _traced(self, size: Any) -> Any:
         node = getattr(size, "node", None)
@@ -80,11 +109,15 @@ class Extents:
         )
 
     def _quotient(self, above: Any, below: Any) -> sympy.Expr:
-        top, bottom = self._named(above), self._named(below)
-        if self._number(above) % self._number(below):
-            raise GraphError(f"{bottom} does not divide {top} in the example; take sizes that divide evenly")
-        self.conditions.add(f"{bottom} divides {top}")
-        return top / bottom
+        """What is left over in the example is taken to be left over always, if what divides is a number."""
+        left = self._number(above) % self._number(below)
+        if left and not below.is_Integer:
+            raise GraphError(f"{self._named(below)} does not divide {self._named(above)} in the example; let it")
+        top, bottom = ((self._named(x) - shift).subs(self.equal) for x, shift in ((above, left), (below, 0)))
+        above, below = sympy.fraction(sympy.together(sympy.cancel(top / bottom)))
+        if below != 1:
+            self.conditions.add(f"{below} divides {above}")
+        return sympy.expand(top / bottom)
 
 
 def _symbol(name: str) -> sympy.Symbol:

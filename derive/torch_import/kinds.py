@@ -29,8 +29,9 @@ def _words(text: str) -> frozenset[str]:
 #: softmax, norms and losses among them
 REDUCTIONS = _words(
     """
-    _fused_rms_norm _fused_rms_norm_backward _log_softmax _log_softmax_backward_data _safe_softmax _softmax
-    _softmax_backward_data cumprod cumsum logcumsumexp max median min mse_loss mse_loss_backward native_group_norm
+    _batch_norm_with_update _fused_rms_norm _fused_rms_norm_backward _log_softmax _log_softmax_backward_data
+    _native_batch_norm_legit _safe_softmax _softmax _softmax_backward_data cumprod cumsum logcumsumexp max median
+    min mse_loss mse_loss_backward native_batch_norm native_batch_norm_backward native_group_norm
     native_group_norm_backward native_layer_norm native_layer_norm_backward nll_loss_backward nll_loss_forward sort
     topk
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -35,18 +36,27 @@ def load(spec: str) -> Layer:
     name, colon, attribute = spec.partition(":")
     if not (colon and all(part.isidentifier() for part in (*name.split("."), attribute))):
         raise GraphError(f"{spec!r} is no module:factory; write something like layers:block")
-    return layer_of(_made(_found(spec, name, attribute), spec), spec)
+    with _here():
+        made = _made(_found(spec, name, attribute), spec)
+    return layer_of(made, spec)
+
+
+@contextmanager
+def _here() -> Iterator[None]:
+    """Modules are looked for in the current folder first."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def _found(spec: str, name: str, attribute: str) -> Any:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
     try:
         module = import_module(name)
     except (Exception, SystemExit) as error:
         raise GraphError(f"{spec}: module {name!r} {said(error)}; mend it, or name another") from error
-    finally:
-        sys.path.remove(here)
     factory = getattr(module, attribute, None)
     if not callable(factory):
         what = "is not a function" if hasattr(module, attribute) else "is not in it"

@@ -62,10 +62,13 @@ def imported(spec: str) -> Work:
 def to_data(work: Work) -> dict[str, Any]:
     graph, extents = work.imported.graph, work.imported.extents
     foreign = Counter(n.op.nature for n in graph.nodes if isinstance(n.op, Foreign))
+    equal = {name.name: str(value) for name, value in extents.equal.items() if not value.is_Integer}
     amounts = {t.where: t.amount for t in work.terms}
+    free = {name: places for name, places in extents.where.items() if name not in {*equal, *extents.fixed}}
     return {
         "layer": work.layer.place,
-        "sizes": [{"name": n, "example": extents.example[n], "where": w} for n, w in extents.where.items()],
+        "sizes": [{"name": n, "example": extents.example[n], "where": w} for n, w in free.items()],
+        "equal": equal,
         "fixed": extents.fixed,
         "conditions": sorted(extents.conditions),
         "work": {name: form.text for name, form in work.forms.items()},
@@ -96,7 +99,8 @@ def to_text(data: Mapping[str, Any]) -> str:
     sources = [r["source"] for r in data["contractions"]]
     lines = [f"{data['layer']}: work of one forward and backward pass", ""]
     lines += [f"  {s['name']} = {s['example']} in the example, {_places(s['where'])}" for s in data["sizes"]]
-    lines += [f"  {name} = {n} is a number in the layer, not a symbol" for name, n in data["fixed"].items()]
+    lines += [f"  {name} = {n} is a number in the layer, no symbol" for name, n in data["fixed"].items()]
+    lines += [f"  {name} = {value} throughout the layer" for name, value in data["equal"].items()]
     lines += [f"  where {condition}" for condition in data["conditions"]]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(4)]
     lines += ["", *(f"  {_columns(row, widths)}  {source}".rstrip() for row, source in zip(rows, sources, strict=True))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -36,6 +38,19 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
             future = torch.ones(m, m, dtype=torch.bool).triu(1)
             mixed = (q @ k.transpose(2, 3) * 0.5).masked_fill(future, float("-inf")).softmax(-1) @ v
         return self.out(mixed.transpose(1, 2).reshape(B, m, d))
+
+
+class Packed(nn.Module):  # type: ignore[misc]
+    """Attention whose three projections are one weight, and whose width is never compared with anything by hand."""
+
+    def __init__(self, d: int, heads: int = HEADS) -> None:
+        super().__init__()
+        self.heads, self.packed, self.out = heads, nn.Linear(d, 3 * d), nn.Linear(d, d)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.packed(x).chunk(3, -1))
+        p = (q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])).softmax(-1)
+        return self.out((p @ v).transpose(1, 2).flatten(2))
 
 
 class Einsum(nn.Module):  # type: ignore[misc]
@@ -96,6 +111,14 @@ def mlp():
     return layers, (torch.randn(3, 5),), sizes
 
 
+def packed():
+    return Packed(14), (torch.randn(5, 11, 14),), {"B": 5, "m": 11, "d": 14}
+
+
+def builtin():
+    return nn.TransformerEncoderLayer(14, HEADS, 11, batch_first=True), (torch.randn(3, 5, 14),), SIZES
+
+
 def einsum():
     return Einsum(14, 3, 2), (torch.randn(5, 11, 14),), {"B": 5, "m": 11, "d": 14, "h": 3, "k": 2}
 
@@ -125,8 +148,8 @@ def unnamed():
 
 
 def uneven():
-    """Seven does not go into halves of whole numbers."""
-    return Calling(lambda w, x: x.unfold(0, x.shape[0] // 2, 1) @ w), (torch.randn(11),)
+    """Half of an odd number of rows."""
+    return Calling(lambda w, x: x[: x.shape[0] // 2] @ w), (torch.randn(13, 5),), {"a": 5, "b": 7, "n": 13}
 
 
 def convolution():

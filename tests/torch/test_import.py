@@ -51,7 +51,10 @@ def test_an_imported_decoder_layer_costs_what_our_own_does(name: str) -> None:
     assert found["total"] == 3 * ours
 
 
-@pytest.mark.parametrize("name", ["decoder", "fused", "checkpointed", "mlp", "einsum", "tied", "frozen", "vectors"])
+@pytest.mark.parametrize(
+    "name",
+    ["decoder", "fused", "checkpointed", "packed", "builtin", "mlp", "einsum", "tied", "frozen", "vectors", "uneven"],
+)
 def test_the_formula_at_the_example_is_pytorchs_count(name: str) -> None:
     found = work(name)
     assert counted(found.layer) == {phase: found.at_example[phase] for phase in ("forward", "total")}
@@ -69,6 +72,25 @@ def test_heads_are_a_symbol_where_weights_say_how_many_there_are() -> None:
     """The three-operand product goes from left to right."""
     assert forms("einsum")["forward"] == "8*B*d*h*k*m + 4*B*h*k*m**2"
     assert forms("einsum")["total"] == "24*B*d*h*k*m + 12*B*h*k*m**2"
+
+
+def test_a_size_that_must_be_a_multiple_of_another_is_expressed_by_it() -> None:
+    data = to_data(work("packed"))
+    assert (data["equal"], data["fixed"]) == ({"n1": "3*d"}, {})
+    assert [s["name"] for s in data["sizes"]] == ["d", "B", "m"]
+    assert data["work"]["forward"] == "8*B*d**2*m + 4*B*d*m**2"
+
+
+def test_what_is_left_over_in_a_division_is_said() -> None:
+    data = to_data(work("uneven"))
+    assert data["conditions"] == ["2 divides n - 1"]
+    assert data["work"]["forward"] == "a*b*n - a*b"
+
+
+def test_a_width_that_a_module_compares_with_its_own_number_is_that_number() -> None:
+    data = to_data(work("builtin"))
+    assert data["fixed"]["d"] == 14
+    assert data["work"]["forward"] == f"{4 * 14}*B*d_ff*m + {4 * 14}*B*m**2 + {8 * 14**2}*B*m"
 
 
 def test_recomputation_repeats_all_but_the_last_product() -> None:
