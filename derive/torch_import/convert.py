@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import torch
 
 from derive.torch_import import capture
@@ -19,7 +20,7 @@ from derive.torch_import.extents import Extents, distinct
 from derive.torch_import.kinds import CONTRACTIONS, name_of, nature
 from graphs.axes import Role
 from graphs.errors import GraphError
-from graphs.ir import Builder, Graph, Value
+from graphs.ir import Builder, Graph, Node, Value
 from graphs.ops.contraction import Contraction
 from graphs.ops.foreign import Foreign
 from graphs.ops.relabel import Relabel
@@ -43,12 +44,9 @@ class _Conversion:
     build: Builder
     extents: Extents
     values: dict[Any, list[Value | None]] = field(default_factory=dict)
+    #: calls whose result is a view of another's, or the same changed in place, with the first of those
+    base: dict[Any, Any] = field(default_factory=dict)
     source: dict[str, str] = field(default_factory=dict)
-
-    def role(self, tensor: Any) -> Role:
-        if not (tensor.is_floating_point() or tensor.is_complex()):
-            return Role.INDEX
-        return Role.ACTIVATION if self.build.phase == "forward" else Role.GRADIENT
 
     def value(self, node: Any) -> Value:
         """What a call with one result gave."""
@@ -59,9 +57,10 @@ class _Conversion:
 
     def enter(self, node: Any, label: str, tensor: Any) -> None:
         """An input of the graph: a parameter, an input of the layer, or a constant of its code."""
-        floating = self.role(tensor) is not Role.INDEX
-        role = Role.PARAMETER if label in self.captured.parameters else Role.INPUT if floating else Role.INDEX
-        self.values[node] = [self.build.input(label, self.extents.tensor(tensor, role))]
+        found = self.extents.tensor(tensor, _role(tensor))
+        if found.role is not Role.INDEX:
+            found = found.with_role(Role.PARAMETER if label in self.captured.parameters else Role.INPUT)
+        self.values[node] = [self.build.input(label, found)]
 
     def call(self, node: Any) -> None:
         """Append what one traced call does; what computes sizes and numbers is left out."""
@@ -84,7 +83,7 @@ class _Conversion:
             return [self.contraction(node, results[0])]
         if kind is None:
             raise GraphError("it has no rule; add one in derive/torch_import/kinds.py, or write the layer without it")
-        types = tuple(self.extents.tensor(x, self.role(x)) for x in results)
+        types = tuple(self.extents.tensor(x, _role(x)) for x in results)
         added = self.build.add(Foreign(name_of(node.target), kind, types), *operands, name=node.name)
         self.source[added[0].node] = _line(node)
         return list(added)
@@ -96,7 +95,7 @@ class _Conversion:
         left, right = (self.value(a) for a in node.args[first : first + 2])
         value = self.product(node.name, pattern, left, right)
         self.source[value.node] = _line(node)
-        wanted = self.extents.tensor(result, self.role(result))
+        wanted = self.extents.tensor(result, _role(result))
         if [a.size for a in self.build.type(value).axes] != [a.size for a in wanted.axes]:
             raise GraphError(
                 f"its operands give {self.build.type(value).names}, PyTorch traced {wanted.names}; report it"
@@ -115,8 +114,7 @@ class _Conversion:
         names |= dict(zip(own, distinct(own.values(), names.values()), strict=True))
         right = self.renamed(right, [names[x] for x in second])
         op = Contraction(tuple(names[x] for x in out))
-        role = Role.ACTIVATION if self.build.phase == "forward" else Role.GRADIENT
-        return self.build.add(op, left, right, name=name, role=role)[0]
+        return self.build.add(op, left, right, name=name)[0]
 
     def renamed(self, value: Value, names: Sequence[str]) -> Value:
         """The value with its axes called so; a name that is in use further on gives way first."""
@@ -130,11 +128,18 @@ class _Conversion:
         return value
 
     def rebind(self, node: Any) -> None:
-        """What reads an operand after an operation changed it in place reads the result."""
+        """What shares memory with an operand that the call changed in place depends on the call from here on."""
         schema = getattr(node.target, "_schema", None)
-        for position, argument in enumerate(schema.arguments if schema else ()):
-            if argument.alias_info and argument.alias_info.is_write and position < len(node.args):
-                self.values[node.args[position]] = self.values[node]
+        places = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write] if schema else []
+        if node.target.is_view or places == [0]:
+            self.base[node] = self.base.get(node.args[0], node.args[0])
+        (written, *_) = (v for v in self.values[node] if v is not None)
+        changed = {self.base.get(node.args[i], node.args[i]) for i in places if i < len(node.args)}
+        for other in [n for n in self.values if n is not node and self.base.get(n, n) in changed]:
+            before = self.value(other)
+            self.values[other] = list(
+                self.build.add(Foreign("written", "movement", (self.build.type(before),)), before, written)
+            )
 
 
 def convert(captured: capture.Captured) -> Imported:
@@ -142,36 +147,39 @@ def convert(captured: capture.Captured) -> Imported:
     graph = captured.traced.graph
     extents = Extents(captured.traced.shape_env, captured.layer.sizes)
     todo = _Conversion(captured, Builder(captured.layer.place), extents)
-    (end,) = (n for n in graph.nodes if n.op == "output")
-    returned = list(end.args[0])
-    forward = _behind(returned[: captured.results])
     labels = dict(zip((n for n in graph.nodes if n.op == "placeholder"), captured.tensors, strict=True))
     for node, label in labels.items():
         extents.declare(label, node.meta["val"])
     extents.settle()
     for node in graph.nodes:
-        todo.build.phase = "forward" if node in forward else "backward"
         if node.op == "placeholder":
             todo.enter(node, labels[node], node.meta["val"])
         elif node.op == "get_attr" and isinstance(getattr(captured.traced, node.target), torch.Tensor):
             todo.enter(node, node.name, getattr(captured.traced, node.target))
         elif node.op == "call_function":
             todo.call(node)
-    for i, node in enumerate(returned):
+    (end,) = (n for n in graph.nodes if n.op == "output")
+    results = [todo.value(node) for node in end.args[0]]
+    for i, value in enumerate(results):
         name = f"out.{i}" if i < captured.results else f"gradient.{i - captured.results}"
-        todo.build.output(name, todo.value(node))
-    return Imported(todo.build.graph(), extents, todo.source)
+        todo.build.output(name, value)
+    return Imported(_phased(todo.build.graph(), results[: captured.results]), extents, todo.source)
 
 
-def _behind(ends: Sequence[Any]) -> set[Any]:
-    """The ends and everything that they depend on."""
-    known, todo = set(), list(ends)
-    while todo:
-        node = todo.pop()
-        if node not in known:
-            known.add(node)
-            todo += node.all_input_nodes
-    return known
+def _phased(graph: Graph, results: Sequence[Value]) -> Graph:
+    """The graph with all that the results do not depend on in the backward phase, where activations are gradients."""
+    forward = {v.node for v in results}.union(*(nx.ancestors(graph.network, v.node) for v in results))
+    nodes = tuple(n if n.name in forward else _backward(n) for n in graph.nodes)
+    return Graph(graph.name, graph.inputs, nodes, graph.outputs)
+
+
+def _backward(node: Node) -> Node:
+    types = tuple(t.with_role(Role.GRADIENT) if t.role is Role.ACTIVATION else t for t in node.types)
+    return replace(node, phase="backward", types=types)
+
+
+def _role(tensor: Any) -> Role:
+    return Role.ACTIVATION if tensor.is_floating_point() or tensor.is_complex() else Role.INDEX
 
 
 def _line(node: Any) -> str:

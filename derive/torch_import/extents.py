@@ -60,16 +60,19 @@ class Extents:
         self.conditions.clear()  # those of sizes that no tensor has
 
     def _equate(self, zero: sympy.Expr) -> None:
-        """Solve ``zero = 0`` for a name, one that was not given if there is one; leave what is not linear alone."""
+        """Solve ``zero = 0`` for a name, best for one that was not given; leave what is not linear alone."""
         factors = [f for f, _ in sympy.factor_list(zero)[1] if not f.is_Symbol]
         if len(factors) != 1:
             return
-        for name in sorted(factors[0].free_symbols, key=lambda s: (s.name in self.given, s.name)):
+        found = {}
+        for name in sorted(factors[0].free_symbols, key=str):
             slope = factors[0].coeff(name)
             if slope.is_Rational and not (rest := factors[0] - slope * name).has(name):
-                value = sympy.expand(-rest / slope)
-                self.equal = {n: sympy.expand(v.subs(name, value)) for n, v in self.equal.items()} | {name: value}
-                return
+                found[name] = sympy.expand(-rest / slope)
+        if found:
+            name = min(found, key=lambda n: (n.name in self.given, sympy.denom(sympy.together(found[n])), n.name))
+            self.equal = {n: sympy.expand(v.subs(name, found[name])) for n, v in self.equal.items()}
+            self.equal[name] = found[name]
 
     @property
     def fixed(self) -> dict[str, int]:
@@ -114,9 +117,9 @@ class Extents:
         if left and not below.is_Integer:
             raise GraphError(f"{self._named(below)} does not divide {self._named(above)} in the example; let it")
         top, bottom = ((self._named(x) - shift).subs(self.equal) for x, shift in ((above, left), (below, 0)))
-        above, below = sympy.fraction(sympy.together(sympy.cancel(top / bottom)))
-        if below != 1:
-            self.conditions.add(f"{below} divides {above}")
+        multiple, divisor = sympy.fraction(sympy.together(sympy.cancel(top / bottom)))
+        if divisor != 1:
+            self.conditions.add(f"{divisor} divides {multiple}")
         return sympy.expand(top / bottom)
 
 

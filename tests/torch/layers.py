@@ -152,6 +152,23 @@ def uneven():
     return Calling(lambda w, x: x[: x.shape[0] // 2] @ w), (torch.randn(13, 5),), {"a": 5, "b": 7, "n": 13}
 
 
+def in_place():
+    """Products that reach the result through views of a tensor that is filled piece by piece."""
+
+    def filled(w, x):
+        out = x.new_zeros(2, x.shape[0], w.shape[1])
+        out[0] = x @ w
+        out[1] = (x @ w).relu_()
+        return out.sum(0)
+
+    return Calling(filled), (torch.randn(3, 5),), {"n": 3, "a": 5, "b": 7}
+
+
+def normalised():
+    """Running means are changed besides the result."""
+    return nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7)), (torch.randn(3, 5),), {"n": 3, "a": 5, "b": 7}
+
+
 def convolution():
     return nn.Conv1d(3, 5, 3), (torch.randn(2, 3, 11),)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -79,6 +80,13 @@ def test_a_size_that_must_be_a_multiple_of_another_is_expressed_by_it() -> None:
     assert (data["equal"], data["fixed"]) == ({"n1": "3*d"}, {})
     assert [s["name"] for s in data["sizes"]] == ["d", "B", "m"]
     assert data["work"]["forward"] == "8*B*d**2*m + 4*B*d*m**2"
+
+
+def test_what_is_written_into_a_part_of_a_tensor_is_on_the_way_to_the_whole() -> None:
+    found = work("in_place").imported.graph
+    assert forms("in_place")["forward"] == "4*a*b*n"
+    result = found.outputs["out.0"].node
+    assert {"mm", "mm_1"} <= nx.ancestors(found.network, result)
 
 
 def test_what_is_left_over_in_a_division_is_said() -> None:
