@@ -28,6 +28,7 @@ from graphs.ops.cross_entropy import CrossEntropy
 from graphs.ops.discount import Discount
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
+from graphs.ops.foreign import Foreign
 from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
@@ -190,7 +191,15 @@ def test_the_training_graphs_and_cases_reach_every_kind_of_operation_that_does_a
     load_rules()
     reached = {type(n.op) for _, n in (*distinct_occurrences(), *CASES.values())}
     macros = {Softmax, LayerNorm, CrossEntropy}
-    assert set(RULES) - macros - reached == {Collective}  # collectives appear in partitioned graphs alone
+    partitioned_or_imported_alone = {Collective, Foreign}
+    assert set(RULES) - macros - reached == partitioned_or_imported_alone
+
+
+def test_imported_operations_are_free_beside_contractions_and_refused_where_everything_counts() -> None:
+    graph, node = single(Foreign("erf", "pointwise", (tensor("b s"),)), tensor("b s"))
+    assert cost(graph, node, PAPER) == Cost()
+    with pytest.raises(GraphError, match="of an imported graph contractions alone are counted; use the paper's model"):
+        cost(graph, node, FULL)
 
 
 @pytest.mark.parametrize("ffn", FFNS)

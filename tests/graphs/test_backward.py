@@ -22,6 +22,7 @@ from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
+from graphs.ops.foreign import Foreign
 from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
@@ -227,6 +228,7 @@ REFUSING = {
     Scatter: "scatter occurs in backward graphs only and is not differentiated again",
     Pad: "pad occurs in backward graphs only and is not differentiated again",
     Collective: "partition the training graph instead of differentiating a partitioned one",
+    Foreign: "erf has no backward rule here; import the joint graph instead",
     Slice: "differentiate the loop first and unroll the training graph",
     Stack: "differentiate the loop first and unroll the training graph",
     Suffix: "a pass over some rows of the head is not differentiated; train on all rows",
@@ -243,6 +245,7 @@ def test_every_kind_of_operation_has_a_rule_tested_or_a_reason_for_none() -> Non
 REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
     "scatter": (Scatter(P("v c").axes), (P("s c"), index("s")), REFUSING[Scatter]),
     "pad": (Pad(SIZES.axes()["s"], 0), (P("c"),), REFUSING[Pad]),
+    "foreign": (Foreign("erf", "pointwise", (P("c"),)), (P("c"),), REFUSING[Foreign]),
     "slice": (Slice("s", 0), (P("s c"),), REFUSING[Slice]),
     "stack": (Stack(SIZES.axes()["layer"]), (P("c"), P("c")), REFUSING[Stack]),
     "collective": (Collective("all_reduce", "P_t"), (P("c"),), REFUSING[Collective]),

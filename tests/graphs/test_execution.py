@@ -24,6 +24,8 @@ from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
 from graphs.ops.fold import Blocks, Fold, Unfold
+from graphs.ops.foreign import Foreign
+from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
@@ -257,7 +259,9 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     ),
 }
 #: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, or at random (tests/memory)
-ELSEWHERE = {Collective, Dropout, Repeat, Scan, Stack, Pointwise}
+ELSEWHERE = {Collective, Foreign, Repeat, Scan, Stack, Pointwise}
+#: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, at random (tests/memory), or never
+ELSEWHERE = {Collective, Foreign, Repeat, Scan, Stack, Pointwise}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -358,6 +362,19 @@ def single_sum() -> Builder:
     build = Builder("g")
     build.output("y", build.add(Reduction("sum", ("k",)), build.input("x", T("h k")))[0])
     return build
+
+
+def test_an_operation_of_another_framework_does_not_run() -> None:
+    build = Builder("g")
+    build.output("y", build.add(Foreign("erf", "pointwise", (T("c"),)), build.input("x", T("c")))[0])
+    with pytest.raises(GraphError, match="erf comes from another framework and has no meaning here; run it there"):
+        run(build.graph(), {"x": X[0]}, N)
+
+
+def test_an_operation_of_another_framework_is_of_a_known_nature() -> None:
+    build = Builder("g")
+    with pytest.raises(GraphError, match="erf is of unknown nature 'odd'; use one of pointwise, reduction, movement"):
+        build.add(Foreign("erf", "odd", (T("c"),)), build.input("x", T("c")))
 
 
 @pytest.mark.parametrize(
