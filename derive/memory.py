@@ -12,7 +12,7 @@ from derive.costs.counting import volume
 from derive.costs.model import PAPER, CostModel
 from derive.forms import Form
 from derive.work import Term
-from graphs.axes import Role, Tensor
+from graphs.axes import Role, Tensor, Window
 from graphs.errors import GraphError
 from graphs.ir import Graph, Value
 from graphs.ops.fold import Fold, Unfold
@@ -139,4 +139,5 @@ def _stage_of(graph: Graph, value: Value) -> str | None:
 
 def elements(tensor: Tensor, model: CostModel) -> Form:
     """Stored entries of one rank: masked entries are stored too, those of experts that serve no token are not."""
-    return volume(tensor.axes, tensor.domain, replace(model, causal="dense"))
+    domain = (r for r in tensor.domain if not isinstance(r, Window))
+    return volume(tensor.axes, domain, replace(model, causal="dense"))

@@ -57,6 +57,16 @@ class Causal:
 
 
 @dataclass(frozen=True)
+class Window(Causal):
+    """Of the keys up to a query's position only the last ``width`` are meaningful, its own among them."""
+
+    width: sympy.Expr
+
+    def renamed(self, old: str, new: str) -> Window:
+        return replace(self, query=new if self.query == old else self.query, key=new if self.key == old else self.key)
+
+
+@dataclass(frozen=True)
 class TopK:
     """Only ``active`` members of the axis are meaningful for each setting of the ``per`` axes (routing of tokens)."""
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Restriction, Tensor, TopK
+from graphs.axes import Axis, Causal, Restriction, Tensor, TopK, Window
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import OneHot
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Fold, Unfold
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
@@ -30,6 +31,7 @@ from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
@@ -120,6 +122,8 @@ class Scalars:
         for r in domain:
             if isinstance(r, Causal):
                 if index[r.key] > index[r.query]:
+                    return False
+                if isinstance(r, Window) and index[r.query] - index[r.key] >= self.number(r.width):
                     return False
             elif not isinstance(r, TopK):
                 raise TypeError(f"{r} is met on average, not entry by entry; count it over all steps of its loop")
@@ -238,6 +242,20 @@ def _positions(s: Scalars, op: Positions) -> Entries:
     return _everywhere(s, (op.axis,), lambda here: s.free())
 
 
+def _rotary(s: Scalars, op: Rotary, x: Entries) -> Entries:
+    """Each channel times a cosine, plus or minus its partner times a sine."""
+    at = x.names.index(op.axis)
+    half = x.shape[at] // 2
+    partner = {i: x.at[(*i[:at], (i[at] + half) % (2 * half), *i[at + 1 :])] for i in x.at}
+    turned = {i: s.operate(s.operate(v, s.free()), s.operate(partner[i], s.free())) for i, v in x.at.items()}
+    return Entries(x.names, x.shape, turned)
+
+
+def _fill(s: Scalars, op: Fill, x: Entries) -> Entries:
+    """Zeros where there was nothing."""
+    return Entries(x.names, x.shape, {i: x.at.get(i, s.free()) for i in itertools.product(*map(range, x.shape))})
+
+
 def _slice(s: Scalars, op: Slice, x: Entries) -> Entries:
     kept = Entries(x.names, x.shape, {i: v for i, v in x.at.items() if x.named(i)[op.axis] == op.index})
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
@@ -339,6 +357,8 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Unfold: _unfold,
     Fold: _fold_blocks,
     Roll: _roll,
+    Rotary: _rotary,
+    Fill: _fill,
     Positions: _positions,
     Select: _select,
     Slice: _slice,

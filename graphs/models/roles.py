@@ -84,13 +84,14 @@ def forward(
     out = role.head(build, x, sizes)
     build.output("out", out)
     if loss:
-        build.output("loss", _loss(build, out, role))
+        build.output("loss", mean_loss(build, out, role.cross_entropy))
     return build.graph()
 
 
-def _loss(build: Builder, out: Value, role: ModelRole) -> Value:
+def mean_loss(build: Builder, out: Value, cross_entropy: bool) -> Value:
+    """The mean of cross-entropy, or of the squared error, against a further input ``targets``."""
     kept = build.type(out).without("v")
-    if role.cross_entropy:
+    if cross_entropy:
         targets = build.input("targets", kept.with_role(Role.INDEX))
         each = build.add(CrossEntropy("v"), out, targets, name="cross_entropy")[0]
     else:

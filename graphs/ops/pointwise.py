@@ -30,6 +30,15 @@ def gelu_slope(x: Array) -> Array:
     return np.asarray(0.5 * (1 + t) + 0.5 * x * (1 - t**2) * _GELU * (1 + 3 * 0.044715 * x**2))
 
 
+def sigmoid(x: Array) -> Array:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+
+
+def silu_slope(x: Array) -> Array:
+    s = sigmoid(x)
+    return np.asarray(s + x * s * (1 - s))
+
+
 EPSILON = 1e-5
 ONE = sympy.Integer(1)
 
@@ -45,12 +54,20 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "rsqrt": (1, lambda x: 1 / np.sqrt(x + EPSILON)),
     "gelu": (1, gelu),
     "gelu_grad": (2, lambda x, dy: dy * gelu_slope(x)),
+    "silu": (1, lambda x: x * sigmoid(x)),
+    "silu_grad": (2, lambda x, dy: dy * silu_slope(x)),
+    "log_sigmoid": (1, lambda x: -np.logaddexp(0, -x)),
+    "log_sigmoid_grad": (2, lambda x, dy: dy * sigmoid(-x)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
     "maximum": (2, np.maximum),
     "where_less": (3, lambda x, i, j: np.where(i < j, x, -np.inf)),
     "where_less_grad": (3, lambda dy, i, j: np.where(i < j, dy, 0.0)),
 }
+
+
+#: functions of one operand whose slope is the function ``<name>_grad`` of that operand and the cotangent
+ACTIVATIONS = ("gelu", "silu", "log_sigmoid")
 
 
 @dataclass(frozen=True)
@@ -96,8 +113,8 @@ class Pointwise(Op):
             pieces = (tape.pointwise("where_less_grad", dy, tape.operand(node, 1), tape.operand(node, 2)), None, None)
         elif self.fn == "square":
             pieces = (tape.pointwise("multiply", dy, tape.operand(node, 0), factor=sympy.Integer(2)),)
-        elif self.fn == "gelu":
-            pieces = (tape.pointwise("gelu_grad", tape.operand(node, 0), dy),)
+        elif self.fn in ACTIVATIONS:
+            pieces = (tape.pointwise(f"{self.fn}_grad", tape.operand(node, 0), dy),)
         else:
             raise GraphError(f"{node.name}: no backward rule for pointwise {self.fn!r}; add one beside its meaning")
         return tuple(None if p is None else tape.sum_to(p, tape.operand_type(node, i)) for i, p in enumerate(pieces))

@@ -26,6 +26,7 @@ from graphs.ops.collective import Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
 from graphs.ops.dropout import Dropout
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
@@ -33,8 +34,11 @@ from graphs.ops.pointwise import Pointwise
 from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.repeat import Repeat
+from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
+from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
 from graphs.sizes import Sizes
@@ -78,7 +82,7 @@ def distinct_occurrences() -> tuple[tuple[Graph, Node], ...]:
 
 
 def tensor(names: str, *domain: Restriction, role: Role = Role.ACTIVATION) -> Tensor:
-    axes = SIZES.axes() | {"t": Axis("t", SIZES.m), "c2": Axis("c2", SIZES.d)}
+    axes = SIZES.axes() | {"t": Axis("t", SIZES.m), "c2": Axis("c2", SIZES.d), "pair": Axis("pair", 2 * SIZES.d)}
     return Tensor(tuple(axes[n] for n in names.split()), role, domain)
 
 
@@ -134,6 +138,8 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "positions": single(Positions(SIZES.axes()["b"])),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
+    "rotated channels": single(Rotary("pair", "s", 100.0), tensor("b s pair")),
+    "routed scores written out": single(Fill("e"), tensor("b s e", ROUTED)),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),
     "dropout of causal pairs": single(Dropout(Fraction(1, 3), "x"), tensor("s t", CAUSAL), tensor("", role=Role.INDEX)),
     "scatter, all ids equal": single(Scatter(tensor("v c").axes), tensor("b s c"), tensor("b s", role=Role.INDEX)),
@@ -166,7 +172,7 @@ def test_two_restrictions_that_count_one_axis_are_refused() -> None:
 def test_the_training_graphs_and_cases_reach_every_kind_of_operation_that_does_arithmetic() -> None:
     load_rules()
     reached = {type(n.op) for _, n in (*distinct_occurrences(), *CASES.values())}
-    macros = {Softmax, LayerNorm, CrossEntropy}
+    macros = {Softmax, SinkSoftmax, LayerNorm, RMSNorm, CrossEntropy}
     assert set(RULES) - macros - reached == {Collective}  # collectives appear in partitioned graphs alone
 
 
