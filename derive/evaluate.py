@@ -134,28 +134,32 @@ class Setting:
 
     # -- work ---------------------------------------------------------------------------------------------------------
     def work(self) -> dict[str, Amount]:
-        """FLOPs of the passes of a training step, and of generating."""
+        """FLOPs of the passes of a training step and, where no positions are cut, of generating."""
         terms = list(work_terms(self.split, self.costs))
         ahead = self.amount((t for t in terms if t.phase == "forward"), "forward work")
         behind = self.amount((t for t in terms if t.phase != "forward"), "backward work")
         step = Amount(ahead.rank + behind.rank, ahead.world + behind.world)
-        return {"forward": ahead, "backward": behind, "training_step": step, "generation": self.generation()}
+        found = {"forward": ahead, "backward": behind, "training_step": step}
+        return found if "P_c" in self.degrees else found | {"generation": self.generation()}
 
     def generation(self) -> Amount:
         """Prefill with one row of logits, then T - 1 steps that each read what is cached, with one row each.
 
-        A step has exactly one query, so the steps do what a causal pass over S+T-1 tokens does beyond one over S,
-        every pair counted once whatever the convention is for prefill.
+        A step has exactly one query, so the steps do what a causal pass over S+T-1 tokens does beyond one over S, every
+        pair counted once whatever the convention is for prefill.  Prefill is as executed, the steps are as
+        computed for one query at a time.
         """
-        if "P_c" in self.degrees:
-            raise GraphError("generation is not counted where positions are cut; leave P_c out")
-        exact = replace(self.costs, causal="exact")
-        prompt, all_but_last = (self.rank_graph(forward(self._model(m))) for m in (self.S, self.S + self.T - 1))
-        rows = Form.constant(self.T) / self.S
-        terms = [t if t.in_loop else _scaled(t, rows) for t in work_terms(prompt, self.costs)]
-        terms += [t for t in work_terms(all_but_last, exact) if t.in_loop]
-        terms += [_scaled(t, Form.constant(-1)) for t in work_terms(prompt, exact) if t.in_loop]
+        exact, steps = replace(self.costs, causal="exact"), self.model.decoding()
+        row = Form.constant(Fraction(1, self.S))
+        prompt = work_terms(self._pass(self.model, self.S), self.costs)
+        terms = [t if t.in_loop else _scaled(t, row) for t in prompt]
+        for m, sign in ((self.S + self.T - 1, 1), (self.S, -1)):
+            terms += [_scaled(t, Form.constant(sign)) for t in work_terms(self._pass(steps, m), exact)]
         return self.amount(terms, "generation work")
+
+    def _pass(self, model: Transformer, m: int) -> Graph:
+        """A rank's forward pass of the model over m tokens."""
+        return self.rank_graph(forward(model.at(B=self.B, m=m)))
 
     # -- depth --------------------------------------------------------------------------------------------------------
     def depth(self) -> dict[str, Amount]:

@@ -69,7 +69,7 @@ def conventions(s: Setting) -> dict[str, Any]:
         "router": "a dense product, forward and backward",
         "routing": "balanced: a rank serves its share of the active experts",
         "generation": "decode steps count the pairs that they see exactly, whatever is said of causal; latent "
-        "attention decodes with keys and values written out, as executed, not absorbed",
+        "attention decodes absorbed; nothing is said where positions are cut (P_c)",
         "depth": "ceil(log2) steps for each reduction of a product and of a parameter's gradient; global: also "
         "collectives that reduce",
         "parameters": "matmul: those that a token is multiplied with, of the active experts; global: without replicas",

@@ -33,6 +33,9 @@ class Grouped:
     out_bias: bool = False
     sinks: bool = False
 
+    def decoding(self) -> Grouped:
+        return self
+
     def build(self, at: Scope, x: Value) -> Value:
         """x[b,s,c] -> [b,s,c]; between the projections lies the region ``attention``."""
         q = at.project(x, "W_q", "c", "h q k", "query", self.bias)

@@ -26,10 +26,18 @@ EMBEDDING, HEAD, LEARNED = "W_e", "W_u", "W_p"
 
 
 class Part(Protocol):
-    """Attention or a feed-forward layer: a function of a normalised input."""
+    """A feed-forward layer: a function of a normalised input."""
 
     def build(self, at: Scope, x: Value) -> Value:
         """x[b,s,c] -> [b,s,c]."""
+        ...
+
+
+class Attention(Part, Protocol):
+    """A function of a normalised input that lets tokens see earlier ones."""
+
+    def decoding(self) -> Attention:
+        """The same function of the same parameters as it is computed for one query at a time."""
         ...
 
 
@@ -37,7 +45,7 @@ class Part(Protocol):
 class Layer:
     """A decoder block; equal ones may share a loop."""
 
-    attention: Part
+    attention: Attention
     ffn: Part
 
 
@@ -54,6 +62,11 @@ class Transformer:
     layers: tuple[Layer, ...]
     norm: str = RMS
     tied: bool = False
+
+    def decoding(self) -> Transformer:
+        """The same function as it is computed for one token at a time."""
+        layers = tuple(replace(layer, attention=layer.attention.decoding()) for layer in self.layers)
+        return replace(self, layers=layers)
 
     def at(self, **sizes: sympy.Expr | int) -> Transformer:
         """The same model with some sizes replaced, such as B and m."""

@@ -62,6 +62,17 @@ def test_a_model_is_what_plain_numpy_says(name: str) -> None:
     np.testing.assert_allclose(results["loss"], -picked.mean(), rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("deepseek")])
+def test_absorbed_latent_attention_is_the_same_function_of_the_same_parameters(name: str) -> None:
+    model = model_of(Config(keys_of(name), name))
+    executed, absorbed = (training(forward(m, loss=True)) for m in (model, model.decoding()))
+    assert executed.inputs == absorbed.inputs
+    inputs = arrays_for(executed, N, seed=8)
+    one, other = run(executed, inputs, N), run(absorbed, inputs, N)
+    for output, array in one.items():
+        np.testing.assert_allclose(other[output], array, rtol=1e-9, atol=1e-11, err_msg=output)
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_writing_macros_out_changes_nothing(name: str) -> None:
     graph = training(graph_of(name))
@@ -157,7 +168,7 @@ def test_a_query_sees_its_window_and_no_more() -> None:
     assert differs.tolist() == [False, True, True, False, False]
 
 
-def test_a_latent_model_of_symbols_has_the_forms_of_its_axes() -> None:
+def test_a_model_of_symbols_has_the_forms_of_its_axes() -> None:
     """Nothing in a block needs numbers: work of a llama of symbols, dense, is that of its matrices."""
     model = KNOWN["llama"].example()
     b, m, d = (sympy.Symbol(n, integer=True, positive=True) for n in ("B", "m", "d"))
