@@ -25,7 +25,7 @@ from graphs.axes import Role, Window
 from graphs.errors import GraphError
 from graphs.gallery import meshes_of
 from graphs.ir import Graph, Node
-from graphs.models.transformer import Transformer, forward, remembered
+from graphs.models.transformer import Transformer, forward, periods, remembered
 from graphs.ops.contraction import Contraction
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Scheme, schemes
@@ -82,10 +82,10 @@ class Setting:
 
     def rank_graph(self, graph: Graph) -> Graph:
         """The graph of one rank; GraphError where nothing is cut over a degree or one does not divide."""
-        loops = [n for n in graph.nodes if isinstance(n.op, Repeat) and n.phase == "forward"]
-        if self.scheme.pipeline and len(loops) > 1:
+        loops = len(periods(self.model.layers))
+        if self.scheme.pipeline and loops > 1:
             raise GraphError(
-                f"{self.model.name} has {len(loops)} loops of unlike layers, which no pipeline cuts; leave P_p out"
+                f"{self.model.name} has {loops} loops of unlike layers, which no pipeline cuts; leave P_p out"
             )
         split = partition(graph, self.scheme)
         if idle := sorted(self.degrees.keys() - meshes_of(split)):
@@ -168,11 +168,11 @@ class Setting:
 
     def _longest(self, graph: Graph, outputs: list[str] | None) -> Amount:
         found = []
-        for everywhere in (False, True):
+        for everywhere in (False, True) if self.degrees else (False,):
             rule = AtNumbers(self.costs, collectives=everywhere, over_all_ranks=everywhere, numbers=self.degrees)
             latest = max(a.form.evaluate(self.degrees) for a in depth(graph, rule, outputs))
             found.append(self.number(latest, "depth"))
-        return Amount(*found)
+        return Amount(found[0], found[-1])
 
     # -- parameters and memory ----------------------------------------------------------------------------------------
     def parameters(self) -> dict[str, Amount]:
@@ -233,9 +233,14 @@ class AtNumbers(DepthRule):
     """A depth rule at numbers for the degrees, so that one path is the longest."""
 
     numbers: Mapping[str, int] = field(default_factory=dict)
+    #: a loop's body is traversed once for each of its inputs
+    charged: dict[int, Form] = field(default_factory=dict, compare=False)
 
     def charge(self, graph: Graph, node: Node) -> Form:
-        return super().charge(graph, node).substitute({n: Form.constant(k) for n, k in self.numbers.items()})
+        if id(node) not in self.charged:
+            amount = super().charge(graph, node)
+            self.charged[id(node)] = amount.substitute({n: Form.constant(k) for n, k in self.numbers.items()})
+        return self.charged[id(node)]
 
     def trips(self, loop: Repeat) -> Form:
         return super().trips(loop).substitute({n: Form.constant(k) for n, k in self.numbers.items()})

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from derive.architecture_table import table
 from derive.cli import main
 from derive.config import SHIPPED, load, shipped
 from derive.evaluate import Setting
@@ -253,3 +254,8 @@ def test_every_architecture_and_public_configuration_is_listed() -> None:
     assert data["configurations"] == sorted(p.stem for p in SHIPPED.iterdir())
     text = CliRunner().invoke(main, ["architectures"]).output
     assert all(t in text for a in KNOWN.values() for t in a.model_types)
+
+
+def test_the_documentation_shows_the_status_of_every_architecture() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/architectures.md").read_text(encoding="utf-8")
+    assert table() in text, "write the table of derive.architecture_table into docs/architectures.md"
