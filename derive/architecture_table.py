@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from derive.evaluate import ALONE, Setting
 from graphs.architectures import Architecture, architectures
 from graphs.errors import GraphError
@@ -35,5 +37,5 @@ def cut_over(a: Architecture, mesh: str) -> bool:
     return True
 
 
-def _line(cells: list[str] | tuple[str, ...]) -> str:
+def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
