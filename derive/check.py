@@ -13,20 +13,20 @@ from derive import cells, expr
 from derive.asymptotics.problem import Bound, Regime
 from derive.cells import SCHEME_TABLES
 from derive.claims import Book, Claim, ClaimError, Scope, load
-from derive.details import explain_verdict
+from derive.details import explain_correction, explain_verdict
 from derive.expr import Expr, calls
 from derive.forms import Form, Max
+from derive.generation import over_steps, sum_of_steps
 from derive.ledger import FIXED, refuse_fixed
 from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
-from derive.reduce import order_argument
-from derive.render.typeset import display, with_sequence
+from derive.reduce import order_argument, order_of_maximum
+from derive.render.typeset import ORDER_TABLES, display
 from derive.verdict import HOLDS, rest
+from derive.written import arranged, text
 from graphs.errors import GraphError
 
-#: tables that write the context length as S + T
-SEQUENCE_TABLES = ("III",)
-#: tables whose column is an O-argument
-ORDER_TABLES = ("V", "VI")
+#: tables in the language of named costs, where maxima are short
+OPAQUE_TABLES = ("IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Cell:
     ``value`` and ``order_form`` are the forms behind its texts.  ``context`` is what the checker needs to tie the
     certificate to the cell: ``domain``, ``hypotheses`` in force, ``regime_bounds``, what named costs stand for
     (``reads``), the derived cost under a further assumption that rescues the claim (``rescued``), and the ``readings``
-    for other models.
+    for other models, or of the ``corrected`` form where the printed one is ill-formed.  ``expanded`` is the derived
+    cost with derived building blocks in place of named costs.
     """
 
     id: str
@@ -48,8 +49,9 @@ class Cell:
     assumptions: tuple[str, ...]
     detail: str
     value: Max
-    order_form: Form | None = None
+    order_form: Form | Max | None = None
     derived_order: str | None = None
+    expanded: str | None = None
     printed: str | None = None
     printed_expr: str | None = None
     kind: str | None = None
@@ -68,7 +70,17 @@ class Cell:
         order = (
             "id table row column printed printed_expr derived derived_order verdict assumptions regime weakest slack"
         )
-        names = [*order.split(), "regime_verdict", "directions", "certificate", "kind", "implied", "witness", "detail"]
+        names = [
+            *order.split(),
+            "expanded",
+            "regime_verdict",
+            "directions",
+            "certificate",
+            "kind",
+            "implied",
+            "witness",
+            "detail",
+        ]
         assert set(names) == {f.name for f in fields(self)} - {"value", "order_form", "context"}
         out = {name: getattr(self, name) for name in names}
         lists = {name: list(getattr(self, name)) for name in ("assumptions", "implied", "directions")}
@@ -175,7 +187,8 @@ class _Case:
 
     def __init__(self, claim: Claim, instances: Sequence[cells.Instance], force: _Force, book: Book) -> None:
         self.claim, self.force, self.book = claim, force, book
-        self.instances = instances
+        self.instances = instances if claim.is_well_formed else [i.iteration for i in instances]
+        self.asked = instances[0]
         self.readings = self.read(force.base, most=self.most_conditions())
         self.plain = weakest(self.readings)
         self.rescued: Reading | None = None
@@ -210,10 +223,47 @@ class _Case:
         return "CONDITIONAL" if self.rescued else self.plain.judgement.verdict
 
     def cell(self) -> Cell:
-        claim, decided = self.claim, self.decided
-        reduced = None
-        if claim.kind == "order":
-            reduced = order_argument(self.plain.measured.value, self.plain.domain, self.plain.hypotheses)
+        return self.well_formed() if self.claim.is_well_formed else self.corrected()
+
+    def corrected(self) -> Cell:
+        """The cell of a printed form that says nothing as it stands, with the judgement on its corrected form."""
+        claim, table = self.claim, self.claim.table
+        value = cells.derive(self.asked, self.plain.assumptions).value
+        order = self.reduced()
+        reduced = None if order is None else sum_of_steps(display(order, order=True))
+        return Cell(
+            id=claim.id,
+            table=table,
+            row=claim.row,
+            column=claim.column,
+            printed=claim.latex,
+            derived=text(arranged(self.asked, self.plain.assumptions, value), table),
+            derived_order=None if reduced is None else text(reduced, table),
+            verdict="REFUTED",
+            assumptions=tuple(sorted(self.plain.assumptions)),
+            kind=claim.kind,
+            detail=explain_correction(claim, self.verdict, self.regime(), self.leaned_on()),
+            value=value,
+            order_form=None if order is None else over_steps(order),
+            context={"corrected": self.correction(), "readings": [self._other(self.plain)]},
+        )
+
+    def correction(self) -> dict[str, str | None]:
+        """The corrected form, and what holds of it."""
+        assert self.claim.corrected is not None
+        verdict = {"verdict": self.verdict, "regime": self.regime(), "regime_verdict": self.regime_verdict()}
+        return {"expr": text(self.claim.corrected, self.claim.table), **verdict}
+
+    def reduced(self) -> Form | None:
+        if self.claim.kind != "order":
+            return None
+        return order_argument(self.plain.measured.value, self.plain.domain, self.plain.hypotheses)
+
+    def derived(self, reading: Reading) -> Expr:
+        return arranged(reading.instance, reading.assumptions, reading.measured.value)
+
+    def well_formed(self) -> Cell:
+        claim, decided, reduced = self.claim, self.decided, self.reduced()
         return Cell(
             id=claim.id,
             table=claim.table,
@@ -221,8 +271,9 @@ class _Case:
             column=claim.column,
             printed=claim.latex,
             printed_expr=text(claim.expr, claim.table),
-            derived=text(display(self.plain.measured.value), claim.table),
+            derived=text(self.derived(self.plain), claim.table),
             derived_order=None if reduced is None else text(display(reduced, order=True), claim.table),
+            expanded=_expanded(claim.table, self.plain.instance, self.plain.assumptions),
             verdict=self.verdict,
             assumptions=tuple(sorted(self.plain.assumptions)),
             regime=self.regime(),
@@ -270,7 +321,8 @@ class _Case:
 
     def _ties(self, reading: Reading) -> dict[str, Any]:
         domain, table = reading.domain, self.claim.table
-        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in calls(self.claim.expr)}
+        costs = () if self.claim.opaque else calls(self.claim.expr)
+        named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in costs}
         return {
             "reads": dict(sorted(named.items())),
             "domain": {
@@ -332,24 +384,33 @@ class _Case:
 
 
 def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Cell:
-    table, row, column = cell.split("/")
+    table, row, column = cells.headings(cell)
     value = cells.derive(instance, base).value
-    reduced = None
+    reduced: Form | Max | None = None
     if table in ORDER_TABLES:
-        reduced = order_argument(value, domain_of(instance, base), hypotheses_of(base, value))
+        reduce = order_of_maximum if table in OPAQUE_TABLES else order_argument
+        reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value))
     return Cell(
         id=cell,
         table=table,
         row=row,
-        column=column,
-        derived=text(display(value), table),
+        column=column or cells.FORMULA_COLUMN,
+        derived=text(arranged(instance, base, value), table),
         derived_order=None if reduced is None else text(display(reduced, order=True), table),
+        expanded=_expanded(table, instance, base),
         verdict="NOT_PRINTED",
         assumptions=tuple(sorted(base)),
-        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone.",
+        detail="The copy of the paper at hand prints no such cell; the derived cost stands alone."
+        if any(value.members)
+        else "No model runs here, so there is nothing to print.",
         value=value,
         order_form=reduced,
     )
+
+
+def _expanded(table: str, instance: cells.Instance, assumptions: Sequence[str]) -> str | None:
+    value = cells.expanded(instance, assumptions)
+    return None if value is None else text(display(value), table)
 
 
 def _bound_json(bound: Bound) -> dict[str, str]:
@@ -360,8 +421,3 @@ def regime_text(regime: Regime) -> str:
     """``h*m = O(d) and V = O(d)``, arranged for reading."""
     sides = ((expr.text(display(b.left)), expr.text(display(b.right))) for b in regime.bounds)
     return " and ".join(f"{left} = O({right})" for left, right in sides)
-
-
-def text(e: Expr, table: str) -> str:
-    """Text form, with the context length written as the table writes it."""
-    return expr.text(with_sequence(e) if table in SEQUENCE_TABLES else e)

@@ -6,6 +6,8 @@ that the LaTeX parses to.  Every broken rule of the data is a `ClaimError` that 
 
 from __future__ import annotations
 
+import itertools
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,16 +17,19 @@ from pathlib import Path
 from typing import Any
 
 from derive.data import paper_folder
-from derive.expr import Call, Expr, Order, Sym, free_symbols, replace, walk
+from derive.expr import Add, Call, Expr, Order, Sum, Sym, add, free_symbols, rebuild, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
 from graphs.symbols import is_size
 
 KINDS = ("equal", "approx", "leading", "order", "upper")
+#: what a cell says of a printed sum: the terms without an O(...), or those with one
+PARTS = ("exact", "remainder")
 ORIGINS = ("stated", "elsewhere", "implied")
 LEDGER = "assumptions.toml"
-TABLE_KEYS = frozenset({"table", "kind", "definitions", "not_printed", "claim"})
-CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex"})
+Definition = tuple[str | Call, Expr]
+TABLE_KEYS = frozenset({"table", "kind", "definitions", "opaque", "not_printed", "claim"})
+CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex", "part", "unbound"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
 
@@ -35,7 +40,12 @@ class ClaimError(ValueError):
 
 @dataclass(frozen=True)
 class Claim:
-    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII)."""
+    """One printed cell; `expr` has the table's definitions applied (``S+T`` is ``m`` in V-VIII).
+
+    Where the paper prints an index outside of the sum that binds it, the cell says nothing as it stands: `expr` leaves
+    the index free, and `corrected` is the same inside the bounds of that sum.  ``opaque`` says that its table is in the
+    language of named costs, which stand for themselves.
+    """
 
     id: str
     table: str
@@ -46,6 +56,12 @@ class Claim:
     expr: Expr
     symbol: Call | None
     symbols: frozenset[str]
+    corrected: Sum | None = None
+    opaque: bool = False
+
+    @property
+    def is_well_formed(self) -> bool:
+        return self.corrected is None
 
 
 @dataclass(frozen=True)
@@ -115,7 +131,9 @@ def load(folder: Path | None = None) -> Book:
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
     tables = [(_read(file), file.name) for file in files]
     claims = [claim for data, name in tables for claim in _claims(data, name)]
-    missing = [cell for data, name in tables for cell in _texts(data, "not_printed", name)]
+    missing = [
+        cell for data, name in tables for ids in _texts(data, "not_printed", name) for cell in _alternatives(ids)
+    ]
     if not claims:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
@@ -141,6 +159,13 @@ def with_claims(book: Book, file: Path, row: str) -> Book:
     return Book({**book.claims, **{c.id: c for c in mine}}, book.assumptions)
 
 
+def _alternatives(ids: str) -> list[str]:
+    """``V/{3D,5D}/Work``: the ids V/3D/Work and V/5D/Work."""
+    parts = re.split(r"\{([^{}]*)\}", ids)
+    choices = [part.split(",") if i % 2 else [part] for i, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in itertools.product(*choices)]
+
+
 # -- reading ----------------------------------------------------------------------------------------------------------
 def _read(file: Path) -> dict[str, Any]:
     try:
@@ -158,25 +183,27 @@ def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
         yield _claim(entry, data, definitions, file)
 
 
-def _definition(text: str, file: str) -> tuple[str, Expr]:
+def _definition(text: str, file: str) -> tuple[str | Call, Expr]:
     try:
         return parse_definition(text)
     except ParseError as error:
         raise ClaimError(f"{file}: the definition `{text}` does not parse: {error}") from None
 
 
-def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple[str, Expr]], file: str) -> Claim:
+def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[Definition], file: str) -> Claim:
     name = _text(entry, "id", file)
     place = f"{file}, {name}"
     _refuse_unknown_keys(entry, CLAIM_KEYS, place)
     row, column = _row_and_column(entry, name, place)
     printed = _text(entry, "latex", place)
-    expr = _parsed(printed, place)
-    _symbols_are_bound(expr, place)
+    whole = _parsed(printed, place)
+    expr = _part(whole, _one_of(entry["part"], PARTS, "part", place), place) if "part" in entry else whole
+    corrected = _corrected(expr, whole, _text(entry, "unbound", place), place) if "unbound" in entry else None
+    _symbols_are_bound(corrected or expr, place)
     kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
     _order_says_so(expr, kind, place)
     for short, long in definitions:
-        expr = replace(expr, long, Sym(short))
+        expr = spelled_out(expr, short, long) if isinstance(short, Call) else replace(expr, long, Sym(short))
     return Claim(
         id=name,
         table=_text(table, "table", file),
@@ -187,7 +214,45 @@ def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[tuple
         expr=expr,
         symbol=_symbol(entry["symbol"], place) if "symbol" in entry else None,
         symbols=free_symbols(expr),
+        corrected=corrected,
+        opaque=table.get("opaque") is True,
     )
+
+
+def _part(whole: Expr, part: str, place: str) -> Expr:
+    """The terms of a printed sum that are exact, or its remainder: those with an O(...)."""
+    terms = whole.terms if isinstance(whole, Add) else (whole,)
+    kept = [t for t in terms if any(isinstance(x, Order) for x in walk(t)) == (part == "remainder")]
+    if not kept:
+        raise ClaimError(f"{place}: no term of the printed sum is {'a bound O(...)' if part == 'remainder' else part}")
+    return add(*kept)
+
+
+def _corrected(expr: Expr, whole: Expr, index: str, place: str) -> Sum:
+    """The expression inside the sum of the same printed formula that binds its loose index."""
+    if index not in free_symbols(expr):
+        raise ClaimError(f"{place}: the index {index} is not loose; remove `unbound`")
+    sums = {(s.index, s.lower, s.upper): s for s in walk(whole) if isinstance(s, Sum) and s.index == index}
+    if len(sums) != 1:
+        raise ClaimError(
+            f"{place}: {len(sums)} printed sums bind the index {index}; one is needed to correct the formula"
+        )
+    ((_, lower, upper),) = sums
+    return Sum(expr, index, lower, upper)
+
+
+def spelled_out(expr: Expr, short: Call, long: Expr) -> Expr:
+    """The expression with a defined cost written out for the model at hand."""
+    if isinstance(expr, Call) and expr.name == short.name:
+        return _about(long, expr.args)
+    return rebuild(expr, lambda child: spelled_out(child, short, long))
+
+
+def _about(expr: Expr, models: tuple[str, ...]) -> Expr:
+    """A definition for any model M, about the model named."""
+    if isinstance(expr, Call):
+        return Call(expr.name, models)
+    return rebuild(expr, lambda child: _about(child, models))
 
 
 def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from derive.commands import costs, evaluate, proofs, schemes, tables
+from derive.commands import costs, evaluate, proofs, schemes, stages, tables
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -13,7 +13,7 @@ def main() -> None:
     """Derive work, depth, memory and communication from operation graphs; compare them with printed formulas."""
 
 
-for module in (tables, schemes, costs, evaluate, proofs):
+for module in (tables, schemes, stages, costs, evaluate, proofs):
     for command in module.COMMANDS:
         main.add_command(command)
 

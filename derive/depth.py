@@ -7,7 +7,7 @@ unrolled: their arrival times follow from one traversal of the body per input (d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.costs.model import CostModel
 from derive.costs.rule import cost
@@ -16,12 +16,14 @@ from derive.forms import Form, ceil_log2, log2, symbol
 from derive.interchange import from_sympy
 from derive.loops import Loop
 from derive.maxplus import ONE, START, ZERO, Arrival, Arrivals, Step, as_max, join
+from derive.scans import Pace
 from graphs.axes import Role
 from graphs.errors import GraphError
 from graphs.ir import Graph, Node, Value
 from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.contraction import Contraction
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 
 __all__ = ["Arrival", "DepthRule", "Step", "arrivals", "as_max", "depth"]
 
@@ -31,7 +33,8 @@ class DepthRule:
     """What a traversal charges.
 
     ``collectives``: reducing collectives count.  ``counted`` is False for occurrences outside the question: they pass
-    values on at no cost.  ``over_all_ranks``: a loop split into pipeline stages runs through all of them.
+    values on at no cost.  ``over_all_ranks``: a loop split into pipeline stages runs through all of them.  ``at_most``:
+    where no formula says when a loop's result is ready, one that it is never later than will do.
     """
 
     model: CostModel
@@ -39,6 +42,7 @@ class DepthRule:
     collectives: bool = False
     counted: Callable[[Graph, Node], bool] = lambda graph, node: True
     over_all_ranks: bool = False
+    at_most: bool = False
 
     def charge(self, graph: Graph, node: Node) -> Form:
         if isinstance(node.op, Collective):
@@ -96,16 +100,25 @@ def _loop(
     node: Node, op: Repeat, at: Mapping[Value, Arrivals], rule: DepthRule, constants: bool
 ) -> dict[Value, Arrivals]:
     """Arrival times after all iterations; what no started value (or constant, if wanted) reaches is left out."""
-    starts = [at.get(v, ()) for v in node.operands]
-    reach: list[Mapping[Value, Arrivals]] = []
-    for i, name in enumerate(op.body.inputs):
-        wanted = i < op.carried or starts[i]
-        reach.append(arrivals(op.body, rule, {Value(name): START}) if wanted else {})
-    starts.append(START if constants else ())
-    reach.append(arrivals(op.body, rule, {}) if constants else {})  # what the body makes of constants alone
-    ends = op.body.outputs.values()
-    inside = tuple({v: _inside(found.get(v, ()), node) for v in ends} for found in reach)
-    loop = Loop(node, op, tuple(starts), inside, rule.trips(op), rule.factors, rule.toll(op))
+    starts = [*(at.get(v, ()) for v in node.operands), START if constants else ()]
+    names = [*op.body.inputs, None]
+
+    def reach(i: int, rule: DepthRule = rule) -> Mapping[Value, Arrivals]:
+        """From an input to the outputs of the body; the last is what it makes of constants alone."""
+        name = names[i]
+        found = arrivals(op.body, rule, {Value(name): START} if name is not None else {})
+        return {v: _inside(found.get(v, ()), node) for v in op.body.outputs.values()}
+
+    def reaches(rule: DepthRule) -> tuple[Mapping[Value, Arrivals], ...]:
+        return tuple(reach(i, rule) if i < op.carried or starts[i] else {} for i in range(len(names)))
+
+    loop: Loop | Pace
+    if isinstance(op, Scan):
+        bounds = reaches(replace(rule, at_most=True))
+        loop = Pace(node, op, tuple(starts), bounds, reach, rule.trips(op), rule.factors)
+    else:
+        inside = reaches(rule)
+        loop = Loop(node, op, tuple(starts), inside, rule.trips(op), rule.factors, rule.toll(op), rule.at_most)
     ready = {Value(node.name, o): loop.ready(o) for o in range(len(op.body.outputs))}
     return {v: found for v, found in ready.items() if found}
 

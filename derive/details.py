@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from derive import expr
 from derive.claims import Claim
 from derive.forms import Form, Max
+from derive.ledger import under
+from derive.placements import StageQuestion, stage_work
 from derive.readings import Reading
 from derive.render.typeset import display
 from derive.verdict import unbounded_terms
@@ -24,10 +27,24 @@ def explain_verdict(
     if verdict == "TIGHT":
         return "The printed argument bounds the derived cost from above and from below, up to constants."
     if verdict == "UPPER":
-        return "The derived cost stays below the printed bound, which is larger than necessary."
+        return f"The derived cost stays below the printed bound, which is larger than necessary{_idle(plain)}."
     if verdict == "UNDECIDED":
         return f"Neither a proof nor a counterexample was found: {plain.judgement.reason}."
     return _failure(claim, plain, rescue, regime)
+
+
+def _idle(reading: Reading) -> str:
+    """Named costs that the printed form counts and the stage does not have, and where the iteration has them."""
+    question = reading.instance.question
+    if not isinstance(question, StageQuestion):
+        return ""
+    whole = stage_work(replace(under(question, reading.assumptions), stage=None))
+    out = []
+    for name in sorted(reading.printed.symbols - reading.measured.value.symbols):
+        runs = [where for where, amount in whole.parts if name in amount.symbols]
+        elsewhere = f"the iteration has it in {' and '.join(runs)} alone" if runs else "nor has any other stage"
+        out.append(f": it counts {name}, which no invocation of this stage has ({elsewhere})")
+    return ";".join(out)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -40,7 +57,8 @@ def _failure(claim: Claim, plain: Reading, rescue: Sequence[str], regime: str | 
     why = _excess(claim, plain)
     if regime is None:
         return f"{why}, and no condition that was tried saves the printed form."
-    against = f" ({', '.join(rescue)} is against the paper's own words)" if rescue else ""
+    verb = "is" if len(rescue) == 1 else "are"
+    against = f" ({' and '.join(rescue)} {verb} against the paper's own words)" if rescue else ""
     return f"{why}; the printed form holds under {regime}{against}."
 
 
@@ -66,3 +84,16 @@ def _source(reading: Reading, term: Form) -> str:
     (monomial,) = term.terms
     names = [where for where, amount in reading.measured.parts if monomial in amount.terms]
     return f" (from {', '.join(names[:2])})" if names else ""
+
+
+def explain_correction(claim: Claim, verdict: str, regime: str | None, implied: Sequence[str]) -> str:
+    """Why an ill-formed printed form says nothing, what it must say, and whether that holds."""
+    assert claim.corrected is not None
+    said = f"The index {claim.corrected.index} stands outside the sum that binds it, so the printed form has no value"
+    holds = {
+        "CONDITIONAL": f"fails in general and holds under {regime}",
+        "REFUTED": "fails",
+        "UNDECIDED": "is undecided",
+    }
+    under = f" (given {', '.join(implied)})" if implied else ""
+    return f"{said}; corrected to `{expr.text(claim.corrected)}` it {holds.get(verdict, f'is {verdict}')}{under}."

@@ -1,8 +1,8 @@
 """When one form is never below another: the pruning rule of depth.
 
-Sufficient and sound, not complete: sizes are written in free factors >= 1, logs of sizes are >= 0, and a difference
-whose coefficients are all nonnegative after the shift x = 1 + u of its factors is nonnegative.  What it cannot decide
-is kept, so a maximum may carry members it does not need but never loses one.
+Sufficient and sound, not complete: sizes are written in free factors >= 1, logs of sizes and sums of them are >= 0, and
+a difference whose coefficients are all nonnegative after the shift x = 1 + u of its factors is nonnegative.  What it
+cannot decide is kept, so a maximum may carry members it does not need but never loses one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from derive.forms import Form, Log
+from derive.forms import Atom, Form, Log, is_sum
 
 Factors = tuple[tuple[str, Form], ...]
 
@@ -28,16 +28,30 @@ def nonnegative(form: Form, factors: Factors = ()) -> bool:
         return True
     if any(c < 0 for c in _at_one(free).values()):
         return False
-    shifted = _clear_denominators(free)
-    polynomial = {x for m in shifted.terms for x, p in m if not isinstance(x, Log)}
-    return all(c > 0 for c in _shift(shifted, polynomial).terms.values())
+    cleared = _clear_denominators(free)
+    if _has_loose_negative(cleared):
+        return False
+    polynomial = {x for m in cleared.terms for x, p in m if not _may_vanish(x)}
+    return all(c > 0 for c in _shift(cleared, polynomial).terms.values())
 
 
-def _at_one(form: Form) -> dict[tuple[tuple[Log, int], ...], Fraction]:
+def _has_loose_negative(form: Form) -> bool:
+    """Does a negative term divide no positive one?  Then the shift leaves it negative: a cheap way to know."""
+    positive = [dict(m) for m, c in form.terms.items() if c > 0]
+    negative = [m for m, c in form.terms.items() if c < 0]
+    return not all(any(all(p.get(x, 0) >= power for x, power in m) for p in positive) for m in negative)
+
+
+def _may_vanish(atom: Atom) -> bool:
+    """A log, and a sum of logs, may be 0 where sizes are 1; everything else is at least 1."""
+    return isinstance(atom, Log) or is_sum(atom)
+
+
+def _at_one(form: Form) -> dict[tuple[tuple[Atom, int], ...], Fraction]:
     """Coefficients of the logs where every size is 1: the shifted form's own, for u = 0, and cheap."""
-    out: dict[tuple[tuple[Log, int], ...], Fraction] = {}
+    out: dict[tuple[tuple[Atom, int], ...], Fraction] = {}
     for monomial, c in form.terms.items():
-        logs = tuple((x, p) for x, p in monomial if isinstance(x, Log))
+        logs = tuple((x, p) for x, p in monomial if _may_vanish(x))
         out[logs] = out.get(logs, Fraction(0)) + c
     return out
 
@@ -53,7 +67,7 @@ def _clear_denominators(form: Form) -> Form:
     return form
 
 
-def _shift(form: Form, symbols: set[str]) -> Form:
+def _shift(form: Form, symbols: set[Atom]) -> Form:
     """x -> 1 + u for the polynomial occurrences of each symbol (its logs stay what they are, nonnegative)."""
     out = Form.constant(0)
     for monomial, c in form.terms.items():

@@ -29,8 +29,10 @@ def explanation(cell: str) -> dict[str, Any]:
 
 def to_text(data: dict[str, Any]) -> str:
     lines = [f"{data['id']}: {data['verdict']}", f"  {data['detail']}", ""]
-    rows = [("printed", "printed_expr"), ("derived", "derived"), ("reduced", "derived_order"), ("slack", "slack")]
-    lines += [f"  {label:<8} {data[key]}" for label, key in [*rows, ("regime", "regime")] if data.get(key)]
+    rows = [("printed", "printed_expr"), ("derived", "derived"), ("reduced", "derived_order"), ("expanded", "expanded")]
+    lines += [
+        f"  {label:<8} {data[key]}" for label, key in [*rows, ("slack", "slack"), ("regime", "regime")] if data.get(key)
+    ]
     lines += ["", "  made of"]
     width = max((len(p["from"]) for p in data["parts"]), default=0)
     lines += [f"    {p['from']:<{width}}  {p['contributes']}" for p in data["parts"]]

@@ -92,6 +92,10 @@ class Sum:
     upper: Expr
 
 
+#: costs that the paper names without a model
+WITHOUT_MODEL = frozenset({"M_KV"})
+
+
 @dataclass(frozen=True)
 class Call:
     """An opaque cost, ``C_f_tok(pi)``; the arguments are names of models, and ``M_KV`` has none."""

@@ -241,6 +241,11 @@ def symbol(name: str) -> Form:
 
 
 @lru_cache(maxsize=4096)
+def is_sum(name: str) -> bool:
+    """True for the symbol of a sum of logs (derive/sums.py); other names with brackets are opaque costs."""
+    return name.startswith("Sum(")
+
+
 def log2(form: Form) -> Form:
     """log to base 2 of a form: expanded over products, a generator of its own for a sum (content taken out)."""
     if len(form.terms) == 1:

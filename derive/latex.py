@@ -15,11 +15,11 @@ from lark import Lark, Token, Transformer, v_args
 from lark.tree import Meta
 
 from derive import expr as ex
-from derive.expr import Call, Div, Expr, Log, Max, Min, Num, Order, Pow, Sum, Sym
+from derive.expr import WITHOUT_MODEL, Call, Div, Expr, Log, Max, Min, Num, Order, Pow, Sum, Sym
 from derive.parsing import ParseError, check_exponent, check_limits, check_name, rational, run, shown
 
 GRAMMAR = r"""
-definition: name ":=" sum_
+definition: (name | call) ":=" sum_
 ?sum_: (_PLUS? term | negated) (_PLUS term | negated)*     -> addition
 negated: MINUS term                                        -> negation
 ?term: _factors                                            -> product
@@ -102,7 +102,6 @@ MODELS = {
     "V": "V", "V_psi": "V", "M": "M",
 }  # fmt: skip
 PER_MODEL = frozenset({"pi", "R", "V", "SH", "M"})
-COSTS_WITHOUT_MODEL = frozenset({"M_KV"})
 
 
 @lru_cache(maxsize=1)
@@ -120,8 +119,8 @@ def parse(latex: str) -> Expr:
     return result
 
 
-def parse_definition(latex: str) -> tuple[str, Expr]:
-    """``m:=S+T`` as (name, expression)."""
+def parse_definition(latex: str) -> tuple[str | Call, Expr]:
+    """``m:=S+T`` as (name, expression); a cost may be defined too, for any model M."""
     check_limits(latex, BRACKETS, MAX_LENGTH)
     name, value = run(_parser(), latex, "definition", _Build(latex), WORDS)
     return name, value
@@ -141,7 +140,7 @@ class _Build(Transformer[Token, Expr]):
         return ParseError(message.format(shown(self.text, where.start_pos or 0)))
 
     # -- sums and products ---------------------------------------------------------------------------------------------
-    def definition(self, name: str, value: Expr) -> tuple[str, Expr]:
+    def definition(self, name: str | Call, value: Expr) -> tuple[str | Call, Expr]:
         return name, value
 
     def addition(self, *terms: Expr) -> Expr:
@@ -284,7 +283,7 @@ class _Build(Transformer[Token, Expr]):
         sup = tuple(x for x in rest[:1] if not isinstance(x, Token))
         name = "_".join([str(head), *subscript, *sup])
         models = [x for x in rest[len(sup) :] if not isinstance(x, Token)]
-        if bool(models) == (name in COSTS_WITHOUT_MODEL):
+        if bool(models) == (name in WITHOUT_MODEL):
             wanted = "stands by itself" if models else "needs a model in brackets"
             raise self._refuse(f"the cost {name} {{}} {wanted}", head)
         return Call(name, tuple(models))

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import overload
 
 from derive.costs.model import CostModel
 from derive.forms import Form, symbol
 from derive.measure import Question
+from derive.placements import StageQuestion
 from graphs.errors import GraphError
+from graphs.placements import placement
+from graphs.stages import Options
+from graphs.symbols import size
 from graphs.transforms.backward import Recompute
 
 #: no convention of the paper in force
@@ -62,6 +67,53 @@ CONVENTIONS: dict[str, Callable[[Question], Question]] = {
     "sequence-parallel": _question(scheme="Sequence"),
 }
 
+#: every option of the algorithms open, or in the state that costs most
+LITERAL_OPTIONS = Options(
+    log_probabilities_own_pass=True,
+    values_own_pass=False,
+    share_prefill=True,
+    sequential_reward=True,
+    epochs=size("n_ep"),
+    updates=size("n_up"),
+)
+
+
+def literal_stage(q: StageQuestion) -> StageQuestion:
+    """The question about a stage with no assumption in force: groups run side by side, and nothing is offloaded."""
+    blocks = replace(q.blocks, question=literal(q.blocks.question))
+    return replace(q, options=LITERAL_OPTIONS, one_at_a_time=False, residency="all", glue=True, copies=2, blocks=blocks)
+
+
+def _stage(**changes: object) -> Callable[[StageQuestion], StageQuestion]:
+    def apply(q: StageQuestion) -> StageQuestion:
+        return replace(q, **changes)  # type: ignore[arg-type]
+
+    return apply
+
+
+def _options(**changes: object) -> Callable[[StageQuestion], StageQuestion]:
+    def apply(q: StageQuestion) -> StageQuestion:
+        return replace(q, options=replace(q.options, **changes))  # type: ignore[arg-type]
+
+    return apply
+
+
+#: assumptions that change how the stages of an iteration are built or placed
+STAGE_CONVENTIONS: dict[str, Callable[[StageQuestion], StageQuestion]] = {
+    "adam-four-copies": _stage(copies=4),
+    "sequential-execution": _stage(one_at_a_time=True),
+    "disaggregated-execution": _stage(placement=placement("disaggregated")),
+    "stage-resident": _stage(residency="stage"),
+    "glue-free": _stage(glue=False),
+    "log-probabilities-on-the-fly": _options(log_probabilities_own_pass=False),
+    "values-own-pass": _options(values_own_pass=True),
+    "prefill-per-rollout": _options(share_prefill=False),
+    "outcome-reward": _options(sequential_reward=False),
+    "one-epoch": _options(epochs=Options.epochs),
+    "one-update": _options(updates=Options.updates),
+    "joint-update": _options(joint_update=True),
+}
+
 #: assumptions that are hypotheses of the proof, in text form
 HYPOTHESES: dict[str, str] = {
     "dff-order-d": "d_ff = O(d)",
@@ -102,12 +154,35 @@ def narrowed(factors: Mapping[str, Form], assumptions: Iterable[str]) -> dict[st
     return out
 
 
-def under(question: Question, assumptions: Iterable[str]) -> Question:
+@overload
+def under(question: Question, assumptions: Iterable[str]) -> Question: ...
+@overload
+def under(question: StageQuestion, assumptions: Iterable[str]) -> StageQuestion: ...
+def under(question: Question | StageQuestion, assumptions: Iterable[str]) -> Question | StageQuestion:
     """The literal question with the conventions of the named assumptions in force."""
+    if isinstance(question, StageQuestion):
+        return _stage_under(literal_stage(question), tuple(assumptions))
     q = literal(question)
     for name in assumptions:
         if name in CONVENTIONS:
             q = CONVENTIONS[name](q)
-        elif name not in HYPOTHESES and name not in PERMISSIONS and name not in FIXED:
-            raise GraphError(f"assumption {name!r} has no effect in derive/ledger.py; say there what it changes")
+        else:
+            _refuse_unless_idle(name)
     return q
+
+
+def _stage_under(q: StageQuestion, assumptions: Iterable[str]) -> StageQuestion:
+    """What is said of models holds for the building blocks of the stages."""
+    for name in assumptions:
+        if name in STAGE_CONVENTIONS:
+            q = STAGE_CONVENTIONS[name](q)
+        elif name in CONVENTIONS:
+            q = replace(q, blocks=replace(q.blocks, question=CONVENTIONS[name](q.blocks.question)))
+        else:
+            _refuse_unless_idle(name)
+    return q
+
+
+def _refuse_unless_idle(name: str) -> None:
+    if name not in HYPOTHESES and name not in PERMISSIONS and name not in FIXED:
+        raise GraphError(f"assumption {name!r} has no effect in derive/ledger.py; say there what it changes")

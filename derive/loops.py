@@ -65,6 +65,7 @@ class Loop:
     """When a loop's operands arrive, and how long from each input to each output of its body.
 
     ``toll``: what the carried values pay once, on their way from the first iteration to the last.
+    ``at_most``: a formula that some numbers of iterations stay below is good enough.
     """
 
     node: Node
@@ -74,6 +75,7 @@ class Loop:
     n: Form
     factors: Factors
     toll: Form = ZERO
+    at_most: bool = False
 
     def ready(self, o: int) -> Arrivals:
         """When output ``o`` is ready after all iterations."""
@@ -91,7 +93,7 @@ class Loop:
 
     def _to(self, j: int, o: int) -> Arrivals:
         """From body input ``j`` to body output ``o`` within one iteration."""
-        return self.reach[j][list(self.op.body.outputs.values())[o]]
+        return self.reach[j].get(list(self.op.body.outputs.values())[o], ())
 
     def _carried_paths(self, o: int) -> Iterator[Path]:
         for k in range(self.op.carried):
@@ -159,6 +161,8 @@ class Loop:
     def _latest(self, path: Path, paths: list[Path], doubt: str) -> Arrival:
         """The end of the path, in doubt where it would count for so few iterations that there is no such path."""
         length = path.length(self.n)
+        if self.at_most:
+            return replace(length, doubt="")
         return length if self._is_harmless(path, paths) else replace(length, doubt=length.doubt or doubt)
 
     def _is_harmless(self, path: Path, paths: list[Path]) -> bool:

@@ -5,10 +5,12 @@ A `Question` says which computation, under which conventions, seen from where; n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+
+import sympy
 
 from derive.costs.model import PAPER, CostModel
 from derive.depth import Arrival, DepthRule, as_max, depth
@@ -23,6 +25,7 @@ from graphs.blocks.dropout import NONE
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.accumulate import accumulate
@@ -44,8 +47,8 @@ class Question:
     ``blocks_only`` leaves out what happens outside the loop over decoder blocks (parameters always count).
     ``collectives`` charges reducing collectives to the depth; ``over_all_ranks`` is the global view.
     ``dropout`` is the rate in the blocks; with ``micro_batches`` gradients are accumulated over n_mb batches of size B;
-    ``copies`` counts the values that a step keeps of a parameter: itself, its
-    gradient and optimizer state.
+    ``copies`` counts the values that a step keeps of a parameter: itself, its gradient and optimizer state.  A forward
+    pass has a head of so many ``rows``, those of the last positions; of all where there is no number.
     """
 
     sizes: Sizes = field(default_factory=Sizes.canonical)
@@ -59,6 +62,7 @@ class Question:
     copies: int = ADAM_COPIES
     dropout: Fraction = NONE
     micro_batches: bool = False
+    rows: sympy.Expr | None = None
     model: CostModel = PAPER
     attention: Attention = PLAIN
 
@@ -85,9 +89,10 @@ def _graph(
     recompute: Recompute,
     dropout: Fraction,
     micro_batches: bool,
+    rows: sympy.Expr | None,
     part: str,
 ) -> Graph:
-    graph = forward(sizes, role, ffn, loss=part != FORWARD, attention=attention, dropout=dropout)
+    graph = forward(sizes, role, ffn, loss=part != FORWARD, attention=attention, dropout=dropout, rows=rows)
     if part != FORWARD:
         graph = training(graph, recompute=recompute)
         graph = accumulate(graph) if micro_batches else graph
@@ -96,7 +101,7 @@ def _graph(
 
 def graph_of(q: Question, part: str = TRAINING) -> Graph:
     """The per-rank graph of the question: forward alone, forward and backward, or these and the optimizer step."""
-    graph = _graph(q.sizes, q.role, q.ffn, q.attention, q.scheme, q.recompute, q.dropout, q.micro_batches, part)
+    graph = _graph(q.sizes, q.role, q.ffn, q.attention, q.scheme, q.recompute, q.dropout, q.micro_batches, q.rows, part)
     return graph if q.model.gemm_only else expand_macros(graph)
 
 
@@ -180,9 +185,18 @@ def backward_depth(q: Question) -> Measured:
     return longest(depth(graph, replace(rule, counted=lambda g, n: n.phase != "forward" and rule.counted(g, n))))
 
 
+def outside_blocks(graph: Graph) -> Iterator[Node]:
+    """The occurrences that are in no decoder block: those of the graph, and of a scan over whole passes."""
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            yield from outside_blocks(node.op.body)
+        elif not isinstance(node.op, Repeat):
+            yield node
+
+
 def depth_rule(q: Question, graph: Graph) -> DepthRule:
     """What the question charges to the depth of its graph."""
-    outside = {id(n) for n in graph.nodes if not isinstance(n.op, Repeat)}
+    outside = {id(n) for n in outside_blocks(graph)}
 
     def counted(_where: Graph, node: Node) -> bool:
         return not q.blocks_only or id(node) not in outside

@@ -117,7 +117,7 @@ Stored = tuple[str, Value]
 
 def stored(graph: Graph, value: Value) -> Stored:
     """Where a saved value lies: a stacked one in its loop's body; another view of the same data shares its memory."""
-    value = _unlabelled(graph, value)
+    value = unlabelled(graph, value)
     node = graph.by_name.get(value.node)
     if node is not None and isinstance(node.op, Repeat) and value.index >= node.op.carried:
         body = node.op.body
@@ -126,7 +126,8 @@ def stored(graph: Graph, value: Value) -> Stored:
     return "", value
 
 
-def _unlabelled(graph: Graph, value: Value) -> Value:
+def unlabelled(graph: Graph, value: Value) -> Value:
+    """The value that owns the memory."""
     while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, VIEWS):
         value = graph.by_name[value.node].operands[0]
     return value

@@ -6,7 +6,7 @@ from functools import reduce
 from typing import TypeAlias
 
 from derive import forms
-from derive.expr import Add, Call, Div, Expr, Log, Max, Mul, Num, Order, Pow, Sym, text
+from derive.expr import Add, Call, Div, Expr, Log, Max, Mul, Num, Order, Pow, Sym, rebuild, text
 from derive.forms import Form
 
 MAX_TERMS = 20_000
@@ -56,6 +56,11 @@ def _log_form(arg: Expr) -> Form:
         case Pow(base, exponent):
             return _log_form(base) * exponent
     return forms.log2(_single(arg, "argument of a log"))
+
+
+def named_costs(expr: Expr) -> Expr:
+    """Opaque costs as sizes of their own, named by their text: ``C_f_tok(pi)``."""
+    return Sym(text(expr)) if isinstance(expr, Call) else rebuild(expr, named_costs)
 
 
 def single_form(expr: Expr) -> Form:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 
 from derive.measure import Question
@@ -60,19 +60,28 @@ def widths_of(words: Iterable[str]) -> Widths:
     return out
 
 
-def parse_sizes(words: Iterable[str]) -> dict[str, int]:
-    """``B=1``: a size and a positive integer; GraphError for anything else."""
+def parse_sizes(words: Iterable[str], costs: Collection[str] = ()) -> dict[str, int]:
+    """``B=1``: a size, or one of these named costs, and a positive integer; GraphError for anything else."""
     out: dict[str, int] = {}
     for word in words:
-        name, _, number = word.partition("=")
-        if not is_size(name):
-            raise GraphError(f"{word!r}: no size is called {name!r}; known are those of graphs/symbols.py, such as B")
-        if not (number.isascii() and number.isdigit() and int(number)):
-            raise GraphError(f"{word!r}: a size is a positive integer; write {name}=1")
+        name, (value, *more) = parse_values(word, costs)
+        if more:
+            raise GraphError(f"{word!r}: one value is needed; write {name}=1")
         if name in out:
             raise GraphError(f"{word!r}: {name} has a value already; give it once")
-        out[name] = int(number)
+        out[name] = value
     return out
+
+
+def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]]:
+    """``K=1,2,4``: a size, or one of these named costs, and positive integers; GraphError for anything else."""
+    name, _, numbers = word.partition("=")
+    if not is_size(name) and name not in costs:
+        raise GraphError(f"{word!r}: no size is called {name!r}; known are those of graphs/symbols.py, such as B")
+    values = numbers.split(",")
+    if not all(n.isascii() and n.isdigit() and int(n) for n in values):
+        raise GraphError(f"{word!r}: a size is a positive integer; write {name}=1")
+    return name, [int(n) for n in values]
 
 
 def parse_numbers(words: Iterable[str], allowed: tuple[str, ...]) -> dict[str, int]:

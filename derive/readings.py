@@ -16,7 +16,7 @@ from derive.expr import Call, Expr
 from derive.forms import Form, Max, symbol
 from derive.ledger import FACTS, HYPOTHESES, narrowed, under
 from derive.measure import Measured
-from derive.normal import single_form, to_form
+from derive.normal import named_costs, single_form, to_form
 from derive.render.typeset import with_m
 from derive.sums import without_sums
 from derive.textform import parse_text
@@ -108,6 +108,8 @@ def weakest(readings: Sequence[Reading]) -> Reading:
 def printed_value(claim: Claim, book: Book, model: str | None) -> Max:
     """The printed form's value, or the argument of its O."""
     try:
+        if claim.opaque:
+            return as_max(to_form(named_costs(order_to_value(with_m(claim.expr)))))
         return as_max(to_form(without_sums(order_to_value(with_m(resolve(claim.expr, book, model))))))
     except ValueError as error:
         raise ClaimError(f"{claim.id}: {error}") from None

@@ -33,6 +33,12 @@ def order_argument(value: Max, domain: Domain, hypotheses: Sequence[Bound]) -> F
     return _pruned(candidate, domain, hypotheses) if same(candidate) else None
 
 
+def order_of_maximum(value: Max, domain: Domain, hypotheses: Sequence[Bound]) -> Max | None:
+    """The same, member by member: the order of a maximum is the maximum of the orders."""
+    found = [order_argument(Max.of(f), domain, hypotheses) for f in value.members]
+    return None if any(f is None for f in found) else Max.of(*(f for f in found if f is not None))
+
+
 def _number(form: Form) -> Fraction:
     """The common numeric factor of the coefficients."""
     ((_, c),) = split_content(form)[0].terms.items()

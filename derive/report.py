@@ -61,6 +61,8 @@ def record_of(cell: Cell) -> dict[str, str]:
     out = {"verdict": cell.verdict, "derived": cell.derived}
     if cell.regime and cell.regime_verdict:
         out |= {"regime": cell.regime, "regime_verdict": cell.regime_verdict}
+    if cell.context and "corrected" in cell.context:
+        out["corrected"] = ", ".join(f"{key} {value}" for key, value in cell.context["corrected"].items() if value)
     if cell.weakest:
         out["weakest"] = cell.weakest
     if cell.slack:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from derive import expr as ex
 from derive.dominance import nonnegative
 from derive.expr import Expr, Sum, Sym
-from derive.forms import Form, Log, log2, total
+from derive.forms import Form, Log, is_sum, log2, total
 from derive.normal import single_form
 from derive.textform import parse_text
 
@@ -39,36 +39,40 @@ def _written(form: Form) -> Expr:
 
 def closed_form(e: Sum) -> Form:
     """The value of a sum whose summand is a polynomial in the index, plus logs of it; ValueError where it is not."""
-    low, high = single_form(e.lower), single_form(e.upper)
-    _check_bounds(e, low, high)
-    body = single_form(without_sums(e.body))
-    logs = {x for m in body.terms for x, _ in m if isinstance(x, Log) and e.index in x.arg.symbols}
-    if any("(" in name for name in body.symbols):
-        raise ValueError(f"{ex.text(e)} is a sum of sums of logs, which has no normal form")
+    return sum_over(single_form(without_sums(e.body)), e.index, single_form(e.lower), single_form(e.upper), ex.text(e))
+
+
+def sum_over(body: Form, index: str, low: Form, high: Form, name: str | None = None) -> Form:
+    """The sum of ``body`` for index = low, ..., high; ValueError, naming the sum, where it has no normal form."""
+    name = name or f"Sum({body.text}, ({index}, {low.text}, {high.text}))"
+    _check_bounds(name, index, low, high)
+    logs = {x for m in body.terms for x, _ in m if isinstance(x, Log) and index in x.arg.symbols}
+    if any(is_sum(symbol) for symbol in body.symbols):
+        raise ValueError(f"{name} is a sum of sums of logs, which has no normal form")
     plain = Form({m: c for m, c in body.terms.items() if logs.isdisjoint(x for x, _ in m)})
-    antiderivative = primitive(plain, e.index)
-    out = [antiderivative.substitute({e.index: high + 1}), -antiderivative.substitute({e.index: low})]
+    antiderivative = primitive(plain, index)
+    out = [antiderivative.substitute({index: high + 1}), -antiderivative.substitute({index: low})]
     for monomial, c in body.terms.items():
         inside = [(x, p) for x, p in monomial if x in logs]
         if inside:
             front = Form({tuple(x for x in monomial if x[0] not in logs): c})
             log, power = inside[0]
-            if len(inside) > 1 or power != 1 or e.index in front.symbols or not isinstance(log, Log):
-                raise ValueError(f"{ex.text(e)} has no normal form: only single logs of {e.index} are summed")
-            out.append(front * log_sum(e, log, low, high))
+            if len(inside) > 1 or power != 1 or index in front.symbols or not isinstance(log, Log):
+                raise ValueError(f"{name} has no normal form: only single logs of {index} are summed")
+            out.append(front * log_sum(name, index, log, low, high))
     return total(out)
 
 
-def _check_bounds(e: Sum, low: Form, high: Form) -> None:
+def _check_bounds(name: str, index: str, low: Form, high: Form) -> None:
     sides = (low, high)
     if any(
         c.denominator != 1 or any(isinstance(x, Log) or p < 0 for x, p in m) for f in sides for m, c in f.terms.items()
     ):
-        raise ValueError(f"{ex.text(e)} has no normal form: its bounds are no whole numbers")
+        raise ValueError(f"{name} has no normal form: its bounds are no whole numbers")
     if not low or any(c < 0 for c in low.terms.values()):
-        raise ValueError(f"{ex.text(e)} has no normal form: the first {e.index} may be below 1")
-    if e.index in low.symbols | high.symbols or not nonnegative(high + 1 - low):
-        raise ValueError(f"{ex.text(e)} has no normal form: the last {e.index} may be below the first")
+        raise ValueError(f"{name} has no normal form: the first {index} may be below 1")
+    if index in low.symbols | high.symbols or not nonnegative(high + 1 - low):
+        raise ValueError(f"{name} has no normal form: the last {index} may be below the first")
 
 
 def primitive(body: Form, index: str) -> Form:
@@ -89,21 +93,21 @@ def _power_sum(k: int, index: str) -> Form:
     return (Form.atom(index, k + 1) - lower) * Fraction(1, k + 1)
 
 
-def log_sum(e: Sum, log: Log, low: Form, high: Form) -> Form:
+def log_sum(name: str, index: str, log: Log, low: Form, high: Form) -> Form:
     """An atom for the sum of one log of a size plus the index, from 1 on."""
-    start, last = log.arg - Form.atom(e.index), high + 1
+    start, last = log.arg - Form.atom(index), high + 1
     fine = all(
         form and all(c > 0 and all(not isinstance(x, Log) and p > 0 for x, p in m) for m, c in form.terms.items())
         for form in (start, last)
     )
-    if log.ceil or low != Form.constant(1) or e.index in start.symbols or not fine:
-        raise ValueError(f"{ex.text(e)} has no normal form: only log(a + {e.index}) is summed, from 1 on, with a >= 1")
-    return Form.atom(f"Sum({log.text}, ({e.index}, 1, {high.text}))")
+    if log.ceil or low != Form.constant(1) or index in start.symbols or not fine:
+        raise ValueError(f"{name} has no normal form: only log(a + {index}) is summed, from 1 on, with a >= 1")
+    return Form.atom(f"Sum({log.text}, ({index}, 1, {high.text}))")
 
 
 def sizes_of(name: str) -> frozenset[str]:
     """The sizes in a symbol of a form, which may be a sum of logs."""
-    return ex.free_symbols(parse_text(name)) if "(" in name else frozenset({name})
+    return ex.free_symbols(parse_text(name)) if is_sum(name) else frozenset({name})
 
 
 def bounds_of(name: str) -> tuple[Form, Form]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from lark import Lark, Token, Transformer, v_args
 
 from derive import expr as ex
-from derive.expr import Call, Div, Expr, Log, Max, Min, Num, Order, Pow, Sum, Sym
+from derive.expr import WITHOUT_MODEL, Call, Div, Expr, Log, Max, Min, Num, Order, Pow, Sum, Sym
 from derive.parsing import ParseError, check_exponent, check_limits, check_name, rational, run, shown
 
 GRAMMAR = r"""
@@ -53,7 +53,6 @@ WORDS = {
 BRACKETS = re.compile(r"(?P<open>\()|(?P<close>\))")
 MAX_LENGTH = 200_000
 MODELS = frozenset({"pi", "ref", "R", "V", "SH", "M"})
-WITHOUT_MODEL = frozenset({"M_KV"})
 
 
 @lru_cache(maxsize=1)

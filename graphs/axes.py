@@ -103,7 +103,22 @@ class Behind:
         return Behind(*(new if x == old else x for x in (self.block, self.query, self.key)))
 
 
-Restriction = Causal | TopK | Behind
+@dataclass(frozen=True)
+class Prefix:
+    """Only the first ``length`` entries of the axis are meaningful: what a cache holds so far."""
+
+    axis: str
+    length: sympy.Expr
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset((self.axis,))
+
+    def renamed(self, old: str, new: str) -> Prefix:
+        return replace(self, axis=new if self.axis == old else self.axis)
+
+
+Restriction = Causal | TopK | Behind | Prefix
 
 
 class Role(Enum):
@@ -121,6 +136,7 @@ class Role(Enum):
     ACTIVATION = "activation"
     MASK = "mask"
     STATISTIC = "statistic"
+    CACHE = "cache"
     GRADIENT = "gradient"
     PARAMETER_GRADIENT = "parameter gradient"
     OPTIMIZER = "optimizer state"
@@ -162,6 +178,11 @@ class Tensor:
 
     def prepend(self, axis: Axis) -> Tensor:
         return replace(self, axes=(axis, *self.axes))
+
+    def at(self, index: sympy.Symbol, value: sympy.Expr) -> Tensor:
+        """The type in the iteration of a loop in which ``index`` is ``value``."""
+        domain = (replace(r, length=r.length.subs(index, value)) if isinstance(r, Prefix) else r for r in self.domain)
+        return replace(self, domain=tuple(domain))
 
 
 def restrictions_on(names: frozenset[str], *groups: tuple[Restriction, ...]) -> tuple[Restriction, ...]:

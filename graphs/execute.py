@@ -18,6 +18,7 @@ from graphs.errors import GraphError
 from graphs.ir import Array, Graph, Node, Place, Value
 from graphs.ops.collective import Collective
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 
 Coordinate = tuple[int, ...]
 Held = dict[Coordinate, Array]
@@ -43,6 +44,10 @@ class Machine:
         if missing:
             raise GraphError(f"no value for {', '.join(missing)} in {expr}; give one with the sizes")
         return expr.subs({s: self.values[s.name] for s in expr.free_symbols})
+
+    def within(self, op: Repeat, i: int) -> Machine:
+        """The machine inside iteration ``i`` (from 0) of a loop, which may count its iterations (from 1)."""
+        return Machine({**self.values, op.index.name: i + 1}, self.mesh) if isinstance(op, Scan) else self
 
     def count(self, axis: Axis) -> int:
         size = self.number(axis.size)
@@ -175,6 +180,7 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
     previous: int | None = None
     for i in reversed(range(count)) if op.reverse else range(count):
         stage, local = stage_of[i]
+        inside = machine.within(op, i)
         here = [r for r in ranks if stage is None or _stage(r, op.axis, machine) == stage]
         if stage is not None and previous is not None and stage != previous:
             carried = [_hand_on(c, op.axis.splits[0].mesh, here, previous, machine) for c in carried]
@@ -182,7 +188,7 @@ def _repeat(op: Repeat, operands: list[Held], machine: Machine, ranks: list[Coor
         for n, given in zip(names[op.carried :], operands[op.carried :], strict=True):
             is_stacked = names.index(n) < op.carried + op.stacked
             held[Value(n)] = {r: a[local] if is_stacked else a for r, a in _present(given, here, n).items()}
-        values = _run_nodes(op.body, held, machine, here)
+        values = _run_nodes(op.body, held, inside, here)
         carried = [values[v] for v in outputs[: op.carried]]
         for stack, v in zip(stacks, outputs[op.carried :], strict=True):
             for r in here:

@@ -15,6 +15,7 @@ from graphs.blocks.decoder import (
 )
 from graphs.errors import GraphError
 from graphs.ir import Graph
+from graphs.models.generation import generation
 from graphs.models.roles import POLICY, ROLES, forward
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Declaration, find
@@ -26,6 +27,8 @@ NAMES = (
     *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
     "reward",
     "value",
+    "generation",
+    "generation-experts",
 )
 
 
@@ -40,6 +43,8 @@ def example(name: str, scheme: str = "none") -> Graph:
     attention = RING if variant == "ring" else PLAIN
     if stem == "block":
         graph = decoder_block(sizes, ffn, attention)
+    elif stem == "generation":
+        graph = generation(sizes, ffn)
     elif stem == "training":
         graph = step(POLICY.name, ffn, attention)
     else:

@@ -73,6 +73,10 @@ class Op(ABC):
         """The op that undoes it without arithmetic; None where there is none."""
         return None
 
+    def at(self, index: sympy.Symbol, value: sympy.Expr) -> Op:
+        """The same op in the iteration of a loop in which ``index`` is ``value``."""
+        return self
+
     def expand(self, build: Builder, operands: Sequence[Value]) -> Sequence[Value]:
         """A macro's primitives; primitives refuse."""
         raise GraphError(f"{self.kind} is a primitive and has no expansion")

@@ -33,6 +33,8 @@ SIZES: dict[str, str] = {
     "N": "devices",
     "n_mb": "micro-batches",
     "n_vs": "virtual stages per rank",
+    "n_ep": "epochs over a rollout batch",
+    "n_up": "mini-batch updates per epoch",
     "P_d": "degree of data parallelism",
     "P_p": "degree of pipeline parallelism",
     "P_t": "degree of tensor parallelism",
@@ -42,6 +44,8 @@ SIZES: dict[str, str] = {
     "beta": "time per element sent",
 }
 DEGREE = re.compile(r"P_[a-z][a-z0-9]{0,15}")
+#: bound by a loop that knows its iterations, never free in a cost
+INDICES: dict[str, str] = {"t": "decode step"}
 MODELS = ("pi", "R", "V", "SH", "M")
 PER_MODEL = ("L", "d", "d_h", "d_ff", "h")
 
@@ -67,4 +71,12 @@ def size(name: str) -> sympy.Symbol:
     """The symbol of a registered size; KeyError names an unknown one."""
     if not is_size(name):
         raise KeyError(f"unknown size {name!r}: register it in graphs/symbols.py (known: {', '.join(SIZES)})")
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+@cache
+def index(name: str) -> sympy.Symbol:
+    """The symbol of a registered loop index, which counts from 1."""
+    if name not in INDICES:
+        raise KeyError(f"unknown index {name!r}: register it in graphs/symbols.py (known: {', '.join(INDICES)})")
     return sympy.Symbol(name, integer=True, positive=True)

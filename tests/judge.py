@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import sympy
 
 from derive import expr as ex
 from derive.cells import Instance, derive, instances
@@ -104,12 +105,54 @@ def tree(value: Form | Max) -> Expr:
 
 def written_out(e: Expr, book: Book, model: str | None) -> Expr:
     """Costs that a table names replaced by what it prints for them, as the judge reads the book."""
+    if isinstance(e, ex.Sum):
+        return summed(e)
     if isinstance(e, ex.Call):
         wanted = (e.name, tuple(model if a == "M" and model else a for a in e.args))
         for claim in book.claims.values():
             if claim.symbol is not None and (claim.symbol.name, claim.symbol.args) == wanted:
                 return written_out(claim.expr, book, model)
     return ex.rebuild(e, lambda child: written_out(child, book, model))
+
+
+def summed(e: ex.Sum) -> Expr:
+    """A sum over an index in sympy's closed form."""
+    index = sympy.Symbol(e.index)
+    closed = sympy.summation(sympied(e.body), (index, sympied(e.lower), sympied(e.upper)))
+    return parse_text(str(sympy.expand(closed)))
+
+
+def sympied(e: Expr) -> sympy.Expr:
+    """A tree without logs and maxima in sympy."""
+    match e:
+        case ex.Num(value):
+            return sympy.Rational(value.numerator, value.denominator)
+        case ex.Sym(name):
+            return sympy.Symbol(name)
+        case ex.Add(items):
+            return sympy.Add(*map(sympied, items))
+        case ex.Mul(items):
+            return sympy.Mul(*map(sympied, items))
+        case ex.Div(top, bottom):
+            return sympied(top) / sympied(bottom)
+        case ex.Pow(base, exponent):
+            return sympied(base) ** exponent
+    raise TypeError(f"the judge cannot sum {ex.text(e)}")
+
+
+def readings_of(claim: Claim) -> tuple[Instance, ...]:
+    """The questions behind a cell; behind an ill-formed one, those about one value of the loose index."""
+    found = instances(claim.id)
+    return found if claim.is_well_formed else tuple(i.iteration for i in found)
+
+
+def opaque(e: Expr) -> Expr:
+    """Costs that stand for themselves, as sizes."""
+    return ex.Sym(ex.text(e)) if isinstance(e, ex.Call) else ex.rebuild(e, opaque)
+
+
+def printed_tree(claim: Claim, book: Book, model: str | None) -> Expr:
+    return opaque(claim.expr) if claim.opaque else written_out(claim.expr, book, model)
 
 
 # -- families of sizes ------------------------------------------------------------------------------------------------
@@ -278,7 +321,8 @@ class Judge:
             value, domain = derive(instance, names).value, domain_of(instance, names)
             force = [(tree(b.left), tree(b.right)) for b in hypotheses_of(names, value)]
             sides = [text.split(" = ") for text in conditions]
-            force += [(parse_text(left), written_out(parse_text(right), self.book, None)) for left, right in sides]
+            reading = opaque if self.claim.opaque else (lambda e: written_out(e, self.book, None))
+            force += [(reading(parse_text(left)), reading(parse_text(right))) for left, right in sides]
             factors = tuple((n, tree(f)) for n, f in domain.factors.items())
             setting = Setting(factors, tuple(sorted(domain.least.items())), tuple(force))
             self.known[case, instance] = setting, tree(value)
@@ -294,8 +338,8 @@ class Judge:
     def truth(self, case: str, claim: Claim, book: Book) -> tuple[Truth, ...]:
         """What holds of a claim in a case, reading by reading."""
         out = []
-        for instance in instances(claim.id):
-            printed = written_out(claim.expr, book, instance.model)
+        for instance in readings_of(claim):
+            printed = printed_tree(claim, book, instance.model)
             if self.concerns(case, instance, printed):
                 key = case, instance, printed
                 if key not in self.judged:
@@ -316,10 +360,10 @@ class Judge:
 
     def changes_value(self, claim: Claim, book: Book) -> bool:
         """Does the claim print other numbers than the book's own?"""
-        for instance in instances(claim.id):
+        for instance in readings_of(claim):
             setting, _ = self.place("", instance)
-            before = written_out(self.claim.expr, self.book, instance.model)
-            if not same_value(before, written_out(claim.expr, book, instance.model), setting):
+            before = printed_tree(self.claim, self.book, instance.model)
+            if not same_value(before, printed_tree(claim, book, instance.model), setting):
                 return True
         return False
 
@@ -333,9 +377,10 @@ class Judge:
     def objections(self, found: Cell, claim: Claim, book: Book) -> list[str]:
         """Where the verdict says something else than the judge."""
         general, cases = self.worst("", claim, book), cases_of(found)
-        said = {"": found.verdict if not cases else "REFUTED"}
-        said |= dict(zip(cases, (found.regime_verdict or "").split(" or "), strict=True)) if cases else {}
-        if found.verdict == "UNDECIDED":
+        verdict, _, under = stated(found)
+        said = {"": verdict if not cases else "REFUTED"}
+        said |= dict(zip(cases, (under or "").split(" or "), strict=True)) if cases else {}
+        if verdict == "UNDECIDED":
             return [f"undecided, the judge says {general} in general"]
         seen = {case: general if not case else self.worst(case, claim, book) for case in said}
         return [
@@ -345,6 +390,15 @@ class Judge:
         ]
 
 
+def stated(cell: Cell) -> tuple[str, str | None, str | None]:
+    """Verdict, regime and the verdict there; of an ill-formed cell, those of its corrected form."""
+    corrected = (cell.context or {}).get("corrected")
+    if corrected:
+        return corrected["verdict"], corrected["regime"], corrected["regime_verdict"]
+    return cell.verdict, cell.regime, cell.regime_verdict
+
+
 def cases_of(cell: Cell) -> list[str]:
     """The alternatives of a cell's regime."""
-    return cell.regime.split(" or ") if cell.regime else []
+    regime = stated(cell)[1]
+    return regime.split(" or ") if regime else []

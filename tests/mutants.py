@@ -63,7 +63,8 @@ def mutants_of(claim: Claim, book: Book, per_kind: int = 1_000) -> list[Mutant]:
 
 def reprinted(claim: Claim, mutant: Mutant, book: Book) -> tuple[Claim, Book]:
     """The claim and the book with the perturbation printed instead."""
-    changed = replace(claim, expr=mutant.expr)
+    corrected = replace(claim.corrected, body=mutant.expr) if claim.corrected else None
+    changed = replace(claim, expr=mutant.expr, corrected=corrected)
     return changed, Book({**book.claims, claim.id: changed}, book.assumptions)
 
 

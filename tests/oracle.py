@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Restriction, Tensor, TopK, Window
+from graphs.axes import Axis, Causal, Prefix, Restriction, Tensor, TopK, Window
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -33,9 +33,13 @@ from graphs.ops.repeat import Repeat
 from graphs.ops.roll import Roll
 from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
+from graphs.ops.sample import Sample
+from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
+from graphs.ops.suffix import Suffix
+from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
 Index = tuple[int, ...]
@@ -124,6 +128,9 @@ class Scalars:
                 if index[r.key] > index[r.query]:
                     return False
                 if isinstance(r, Window) and index[r.query] - index[r.key] >= self.number(r.width):
+                    return False
+            elif isinstance(r, Prefix):
+                if index[r.axis] >= self.number(r.length):
                     return False
             elif not isinstance(r, TopK):
                 raise TypeError(f"{r} is met on average, not entry by entry; count it over all steps of its loop")
@@ -256,6 +263,13 @@ def _fill(s: Scalars, op: Fill, x: Entries) -> Entries:
     return Entries(x.names, x.shape, {i: x.at.get(i, s.free()) for i in itertools.product(*map(range, x.shape))})
 
 
+def _suffix(s: Scalars, op: Suffix, x: Entries) -> Entries:
+    where, count = x.names.index(op.axis), s.number(op.count)
+    first = x.shape[where] - count
+    at = {(*i[:where], i[where] - first, *i[where + 1 :]): v for i, v in x.at.items() if i[where] >= first}
+    return Entries(x.names, (*x.shape[:where], count, *x.shape[where + 1 :]), at)
+
+
 def _slice(s: Scalars, op: Slice, x: Entries) -> Entries:
     kept = Entries(x.names, x.shape, {i: v for i, v in x.at.items() if x.named(i)[op.axis] == op.index})
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
@@ -347,6 +361,38 @@ def _route(s: Scalars, op: Route, x: Entries) -> Entries:
     return Entries(x.names, x.shape, out)
 
 
+def _sample(s: Scalars, op: Sample, scores: Entries, *uniform: Entries) -> Entries:
+    """Greedy: a tree of comparisons.  A draw: a tree of sums, the number scaled by the whole, and a way down the tree,
+    on each level a comparison with the left part and a number less that part for the right one.
+    """
+    rest = tuple(n for n in scores.names if n != op.axis)
+
+    def chosen(row: list[int], number: int | None) -> int:
+        levels = (len(row) - 1).bit_length()
+        top = s.tree(list(row))
+        if number is None:
+            return s.free(top)
+        here = s.operate(number, top)
+        for _ in range(2 * levels):
+            here = s.operate(here)
+        return s.free(here)
+
+    rows: dict[Index, list[int]] = {}
+    for index, scalar in scores.at.items():
+        rows.setdefault(_pick(scores.named(index), rest), []).append(scalar)
+    lengths = _lengths(scores)
+    at = {i: chosen(row, uniform[0].at[i] if uniform else None) for i, row in rows.items()}
+    return Entries(rest, _pick(lengths, rest), at)
+
+
+def _write_cache(s: Scalars, op: Write, cache: Entries, entries: Entries) -> Entries:
+    """What lies before the start stays, the entries follow."""
+    where, start = cache.names.index(op.axis), s.number(op.start)
+    at = {i: scalar for i, scalar in cache.at.items() if i[where] < start}
+    at |= {(*i[:where], i[where] + start, *i[where + 1 :]): scalar for i, scalar in entries.at.items()}
+    return Entries(cache.names, cache.shape, at)
+
+
 WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Dropout: _dropout,
     Contraction: _contraction,
@@ -361,6 +407,7 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Fill: _fill,
     Positions: _positions,
     Select: _select,
+    Suffix: _suffix,
     Slice: _slice,
     Stack: _stack,
     Pad: _pad,
@@ -371,6 +418,8 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Scatter: _scatter,
     Route: _route,
     Dispatch: _dispatch,
+    Sample: _sample,
+    Write: _write_cache,
 }
 
 
@@ -411,6 +460,8 @@ def _repeat(s: Scalars, op: Repeat, operands: list[Entries]) -> list[Entries]:
         for j in range(op.carried, len(names)):
             stacked = j < op.carried + op.stacked
             known[Value(names[j])] = _entry(operands[j], i) if stacked else operands[j]
+        if isinstance(op, Scan):
+            s.sizes, s.known = {**s.sizes, op.index.name: i + 1}, {}
         values = _write(s, op.body, known)
         carried = [values[v] for v in outputs[: op.carried]]
         for stack, v in zip(stacks, outputs[op.carried :], strict=True):

@@ -122,7 +122,7 @@ class Recipe:
     late: tuple[int, ...]
     reverse: bool = False
 
-    def graph(self, name: str = "loop") -> Graph:
+    def graph(self, name: str = "loop", kind: type[Repeat] = Repeat) -> Graph:
         """The loop between steps that delay its inputs and an addition that joins nothing it does not read."""
         build = Builder(name)
         for w, hidden in HIDDEN.items():
@@ -134,7 +134,7 @@ class Recipe:
             for _ in range(late):
                 (x,) = build.add(Pointwise("gelu"), x)
             operands.append(x)
-        loop = Repeat(self._body(), LAYER, self.carried, self.stacked, self.reverse)
+        loop = kind(self._body(), LAYER, self.carried, self.stacked, self.reverse)
         for i, value in enumerate(build.add(loop, *operands, *(Value(w) for w in HIDDEN), name="loop")):
             build.output(f"out{i}", value)
         return build.graph()

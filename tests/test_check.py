@@ -10,6 +10,7 @@ from derive import latex
 from derive.asymptotics import prove
 from derive.asymptotics.checker import check_cell
 from derive.asymptotics.problem import Domain
+from derive.cells import cell_ids
 from derive.check import Cell, check, check_all
 from derive.claims import Book, ClaimError, load
 from derive.forms import Max, symbol
@@ -72,6 +73,11 @@ def test_a_wrong_constant_is_refuted_with_a_witness(printed: str) -> None:
     assert found.witness is not None
 
 
+def test_the_cells_without_a_claim_are_those_that_the_tables_list_as_not_printed() -> None:
+    book = load()
+    assert sorted(book.not_printed) == sorted(set(cell_ids()) - book.claims.keys())
+
+
 def test_a_cell_that_our_copy_lacks_is_not_printed() -> None:
     found = check("VII/3D/Work")
     assert (found.verdict, found.printed) == ("NOT_PRINTED", None)
@@ -92,7 +98,7 @@ def test_no_answer_is_undecided_and_never_a_pass(monkeypatch: pytest.MonkeyPatch
 
 def test_an_unsupported_cell_is_an_error_that_says_so() -> None:
     with pytest.raises(GraphError, match="not supported yet"):
-        check("III/C_gen/prefill")
+        check("IX/Nowhere/Training/Work")
 
 
 def test_dropping_an_assumption_changes_the_cells_that_lean_on_it() -> None:

@@ -1068,18 +1068,21 @@ def same_text(a: str, b: str, reads: Mapping[str, str]) -> bool:
     return False
 
 
-def _tie(cell: Node, data: Node, *derived: str) -> str:
-    """Which side f is: a claim must be about this cell's two expressions, in its domain, under its hypotheses."""
+def _tie(cell: Node, data: Node, *derived: str) -> set[str]:
+    """Which side f is: a claim must be about this cell's two expressions, in its domain, under its hypotheses.
+
+    Where the two are the same expression f is either.
+    """
     printed, reads = cell["printed_expr"], cell.get("reads") or {}
     need(all("(" in name for name in reads), "only named costs can be spelled out")
     in_force = [*cell["hypotheses"], *(cell.get("regime_bounds") or ())]
     for hyp in data.get("hypotheses", ()):
         need(hyp in in_force, f"the hypothesis {hyp} is not in force")
     need(all(data[key] == cell["domain"][key] for key in ("factors", "least")), "another domain")
-    for name, f, g in [way for d in derived for way in (("derived", d, printed), ("printed", printed, d))]:
-        if same_text(data["f"], f, reads) and same_text(data["g"], g, reads):
-            return name
-    raise Rejected("the claim does not relate the cell's derived and printed expressions")
+    ways = [way for d in derived for way in (("derived", d, printed), ("printed", printed, d))]
+    sides = {name for name, f, g in ways if same_text(data["f"], f, reads) and same_text(data["g"], g, reads)}
+    need(bool(sides), "the claim does not relate the cell's derived and printed expressions")
+    return sides
 
 
 def check_cell(cell: Node) -> None:
@@ -1091,14 +1094,13 @@ def check_cell(cell: Node) -> None:
     for reading in cell.get("readings") or ():
         check_cell(reading)
     proofs, witness, verdict = proofs_of(cell.get("certificate")), cell.get("witness"), cell["verdict"]
-    claims = set()
+    claims: set[tuple[str, str]] = set()
     for proof in proofs:
         rescued = [cell["rescued"]] if cell.get("rescued") and cell["verdict"] == "CONDITIONAL" else []
-        claims.add((proof["claim"], _tie(cell, proof, cell["derived"], *rescued)))
+        claims |= {(proof["claim"], side) for side in _tie(cell, proof, cell["derived"], *rescued)}
         check_certificate(proof)
     if witness:
-        side = _tie(cell, witness, cell["derived"])
-        need(witness["f_is"] == side, "the witness takes one side for the other")
+        need(witness["f_is"] in _tie(cell, witness, cell["derived"]), "the witness takes one side for the other")
         check_witness(witness)
     conditions = any(p.get("hypotheses") for p in proofs) or bool((cell.get("certificate") or {}).get("assuming"))
     upper = {("order", "derived"), ("at_most", "derived"), ("equal", "derived"), ("equal", "printed")}

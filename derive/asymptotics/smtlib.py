@@ -3,12 +3,14 @@
 A raw claim (polynomials in ten sizes with logs, and a constant to be found) is beyond today's solvers.  Exported are
 the lemmas that the certificate consists of, each small and decidable: identities of polynomials; linear forms in logs
 that are nonnegative (Farkas); weighted means, which in log space are linear; convex combinations; that cases cover
-everything; and that the certificate's two sides are the cell's two expressions.  What joins the lemmas is no formula:
-the inequality of weighted means, that a log is below every positive power, and which lemmas a claim needs.
+everything; that the certificate's two sides are the cell's two expressions; and that the closed form of a sum grows by
+its summand.  What joins the lemmas is no formula: the inequality of weighted means, that a log is below every positive
+power, that differences telescope, and which lemmas a claim needs.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -23,6 +25,7 @@ from derive.asymptotics.smtfacts import Context
 from derive.asymptotics.smtproofs import Lemmas, fraction
 from derive.asymptotics.smtscripts import Quotient, Script, Sheet, declared, log_of, normal_term, raw_term
 from derive.asymptotics.smtterms import (
+    ClosedSum,
     ExportError,
     Mono,
     Poly,
@@ -163,10 +166,21 @@ def normal(text: str, cell: Node) -> set[str]:
 
 def one_tie(text: str, stated: str, side: str, cell: Node, sheet: Sheet) -> None:
     texts = next(readings(text, cell))[0]
+    telescope(text, texts, sheet)
     left, right = raw_term(parsed(text), texts), raw_term(parsed(stated), texts)
-    sequence = "T" in texts.named and "|T|" in left[0]
+    sequence = "T" in texts.named and "|T|" in left[0] + right[0]
     body = ["(define-fun |T| () Real (- |m| |S|))"] if sequence else []
     sheet.identity(f"The cell's {side} expression is the one in this proof: {text}", body, left, right)
+
+
+def telescope(text: str, texts: Texts, sheet: Sheet) -> None:
+    """The closed form of every sum in the text grows by the summand from one value of the index to the next."""
+    for tree in (parsed(text), *texts.spelled.values()):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sum":
+                closed = ClosedSum.of(node, texts)
+                says = f"The closed form of this sum telescopes: {ast.unparse(node)}"
+                sheet.identity(says, [], normal_term([closed.step]), raw_term(closed.summand, texts))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ def normal_term(polys: Sequence[Poly]) -> Quotient:
 def raw_term(node: ast.expr, texts: Texts) -> Quotient:
     """The expression as it is written, brackets and all.
 
-    Logs are taken apart into logs of sizes; divisions are put below, as solvers are weak at them.
+    Logs are taken apart into logs of sizes, sums over an index are in closed form; divisions are put below, as solvers
+    are weak at them.
     """
     match node:
         case ast.Constant(value=int() as value):
@@ -80,8 +81,8 @@ def raw_term(node: ast.expr, texts: Texts) -> Quotient:
         case ast.BinOp(left=left, op=op, right=right):
             terms, whole = common([raw_term(left, texts), raw_term(right, texts)])
             return f"({'+' if isinstance(op, ast.Add) else '-'} {' '.join(terms)})", whole
-        case ast.Call(func=ast.Name(id=name), args=args) if name in ("O", "Max", "log", "ceil_log"):
-            return normal_term(texts.members(node)) if "log" in name else raw_maximum(args, texts)
+        case ast.Call(func=ast.Name(id=name), args=args) if name in ("O", "Max", "log", "ceil_log", "Sum"):
+            return raw_maximum(args, texts) if name in ("O", "Max") else normal_term(texts.members(node))
     atom = ast.unparse(node).replace(" ", "")
     return raw_term(texts.spelled[atom], texts) if atom in texts.spelled else (quoted(atom), ())
 

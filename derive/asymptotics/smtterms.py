@@ -11,6 +11,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 Mono = tuple[tuple[str, int], ...]  # sorted (generator, power); a generator is a size or a log such as "log(d)"
@@ -18,6 +19,7 @@ Poly = dict[Mono, Fraction]
 Linear = dict[str, Fraction]  # by log generator; "" is the constant
 ONE: Poly = {(): Fraction(1)}
 LONGEST = 20_000
+LARGEST_POWER = 39
 
 
 class ExportError(ValueError):
@@ -161,14 +163,19 @@ class Texts:
             out = mul(out, poly)
         return out if power >= 0 else self.inverse(out)
 
-    def call(self, name: str, args: list[ast.expr], node: ast.expr) -> list[Poly]:
+    def summed(self, node: ast.Call) -> Poly:
+        return ClosedSum.of(node, self).value
+
+    def call(self, name: str, args: list[ast.expr], node: ast.Call) -> list[Poly]:
         if name == "Max" or (name == "O" and len(args) == 1):
             return [poly for arg in args for poly in self.members(arg)]
         if name == "log" and len(args) == 1:
             return [self.log(poly) for poly in self.members(args[0])]
         if name == "ceil_log" and len(args) == 1:
             return [self.note(name, self.only(args[0]))]
-        if name in ("Sum", "Min"):
+        if name == "Sum":
+            return [self.summed(node)]
+        if name == "Min":
             raise ExportError(f"{name} has no export yet, in {ast.unparse(node)[:60]!r}")
         atom = ast.unparse(node).replace(" ", "")  # an opaque cost such as C_f_tok(pi)
         return [self.named.get(atom, {((atom, 1),): Fraction(1)})]
@@ -201,6 +208,64 @@ def exponent(node: ast.expr) -> int:
     if re.fullmatch(r"-?\d{1,2}", text) is None:
         raise ExportError(f"{text[:60]!r} is not a small integer power")
     return int(text)
+
+
+# -- sums over an index: closed forms by Bernoulli numbers -------------------------------------------------------------
+@dataclass(frozen=True)
+class ClosedSum:
+    """``body`` added up for ``index`` from ``low`` to ``high``: F(high) - F(low - 1), F(t) - F(t - 1) the summand."""
+
+    summand: ast.expr
+    body: Poly
+    index: str
+    low: Poly
+    high: Poly
+
+    @staticmethod
+    def of(node: ast.Call, texts: Texts) -> ClosedSum:
+        match node.args:
+            case [body, ast.Tuple(elts=[ast.Name(id=index), low, high])]:
+                return ClosedSum(body, texts.only(body), index, texts.only(low), texts.only(high))
+        raise ExportError(f"cannot read the sum {ast.unparse(node)[:60]!r}")
+
+    @property
+    def value(self) -> Poly:
+        before = add((1, self.low), (-1, ONE))
+        return add((1, self.up_to(self.high)), (-1, self.up_to(before)))
+
+    @property
+    def step(self) -> Poly:
+        """F(t) - F(t - 1), which the lemma says is the summand."""
+        t: Poly = {((self.index, 1),): Fraction(1)}
+        return add((1, self.up_to(t)), (-1, self.up_to(add((1, t), (-1, ONE)))))
+
+    def up_to(self, n: Poly) -> Poly:
+        """F(n), the sum from 1 on."""
+        out: Poly = {}
+        for mono, c in self.body.items():
+            power = dict(mono).get(self.index, 0)
+            rest = tuple(x for x in mono if x[0] != self.index)
+            if not 0 <= power <= LARGEST_POWER or any(is_log(gen) for gen, _ in mono):
+                raise ExportError(f"a sum over {self.index} of what is no polynomial has no export")
+            out = add((1, out), (1, mul({rest: c}, power_sum(power, n))))
+        return out
+
+
+def power_sum(k: int, n: Poly) -> Poly:
+    """1**k + ... + n**k."""
+    powers = [ONE]
+    for _ in range(k + 1):
+        powers.append(mul(powers[-1], n))
+    terms = ((Fraction(math.comb(k + 1, j), k + 1) * bernoulli(j), powers[k + 1 - j]) for j in range(k + 1))
+    return add(*terms)
+
+
+def bernoulli(j: int) -> Fraction:
+    """The j-th Bernoulli number, +1/2 for j = 1, by the triangle of Akiyama and Tanigawa."""
+    row = [Fraction(1, i + 1) for i in range(j + 1)]
+    for m in range(j, 0, -1):
+        row = [(i + 1) * (row[i] - row[i + 1]) for i in range(m)]
+    return row[0]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

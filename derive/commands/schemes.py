@@ -20,6 +20,8 @@ GRAPHS = (
     *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
     "reward",
     "value",
+    "generation",
+    "generation-experts",
 )
 
 

@@ -10,7 +10,7 @@ import click
 from derive.commands.options import AS_JSON, DIFFERS, FILE, FOLDER, JOBS, SCHEME_HELP, one_sentence_errors
 from derive.commands.schemes import check_scheme, own_row
 
-TABLES = ("III", "V", "VI", "VII", "VIII")
+TABLES = ("III", "IV", "V", "VI", "VII", "VIII", "IX")
 
 
 @click.command()

@@ -10,7 +10,7 @@ from derive.costs.model import CostModel
 from derive.dominance import nonnegative
 from derive.forms import Form
 from derive.interchange import from_sympy
-from graphs.axes import Axis, Behind, Causal, Restriction, TopK, Window
+from graphs.axes import Axis, Behind, Causal, Prefix, Restriction, TopK, Window
 from graphs.errors import GraphError
 
 
@@ -36,6 +36,8 @@ def volume(axes: Iterable[Axis], restrictions: Iterable[Restriction], model: Cos
             out = out * causal_pairs(taken[restriction.query], taken[restriction.key], model)
         elif isinstance(restriction, Behind):
             out = out * blocks_behind(taken[restriction.block], model)
+        elif isinstance(restriction, Prefix):
+            out = out * from_sympy(restriction.length)
         else:
             out = out * active(taken[restriction.axis], restriction, model)
     return out * product(from_sympy(a.extent) for a in extents.values())
@@ -49,7 +51,11 @@ def _counted(restriction: Restriction) -> frozenset[str]:
 
 
 def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
-    """Pairs (s, t) with t <= s that one rank holds of a square domain of side ``size``."""
+    """Pairs (s, t) with t <= s that one rank holds of a square domain of side ``size``; no other has this count."""
+    if query.size != key.size:
+        raise GraphError(
+            f"a causal restriction of {query.size} queries over {key.size} keys is not square; cut a prefix"
+        )
     split, whole = (key, query) if key.splits else (query, key)
     side, part = from_sympy(whole.extent), from_sympy(split.extent)
     if model.causal == "dense":
@@ -65,6 +71,8 @@ def window_pairs(window: Window, query: Axis, key: Axis, model: CostModel) -> Fo
 
     Exactly W(W+1)/2 + (size-W)W for W <= size: W of each query but for the W(W-1)/2 that lie before the first key.
     """
+    if query.size != key.size:
+        raise GraphError(f"a window over {query.size} queries and {key.size} keys is not square; cut a prefix")
     side, width = from_sympy(query.size), shorter(window.width, query.size)
     if model.causal == "dense":
         pairs = side * width
@@ -106,7 +114,7 @@ def longest_row(contracted: Iterable[Axis], restrictions: Iterable[Restriction],
     """The most terms any one result sums on one rank.
 
     A causal restriction leaves the full row (the last query), and all its pairs where both axes are summed.  A routed
-    axis has at most its active members, and a rank may hold all of a token's.
+    axis has at most its active members, and a rank may hold all of a token's.  A cache has what it holds so far.
     """
     axes = {a.name: a for a in contracted}
     out = Form.constant(1)
@@ -116,6 +124,9 @@ def longest_row(contracted: Iterable[Axis], restrictions: Iterable[Restriction],
             out = out * from_sympy(r.active)
         elif isinstance(r, Window):
             out = out * _longest_of_window(r, axes, model)
+        elif isinstance(r, Prefix) and r.axis in axes:
+            del axes[r.axis]
+            out = out * from_sympy(r.length)
         elif isinstance(r, Causal) and r.axes <= axes.keys():
             out = out * causal_pairs(axes.pop(r.query), axes.pop(r.key), model)
     return out * product(from_sympy(a.extent) for a in axes.values())

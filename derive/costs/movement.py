@@ -13,8 +13,25 @@ from graphs.ops.relabel import Relabel
 from graphs.ops.roll import Roll
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
+from graphs.ops.suffix import Suffix
 
 
-@rule(Relabel, Fill, Unfold, Fold, Roll, Positions, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack)
+@rule(
+    Relabel,
+    Fill,
+    Unfold,
+    Fold,
+    Roll,
+    Positions,
+    Select,
+    Pad,
+    Constant,
+    Broadcast,
+    OneHot,
+    Dispatch,
+    Slice,
+    Stack,
+    Suffix,
+)
 def movement(_site: Site) -> Cost:
     return FREE

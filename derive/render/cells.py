@@ -16,7 +16,7 @@ from derive.forms import Form, Max
 from derive.normal import to_form
 from derive.render.printer import latex
 from derive.render.prose import escape, prose
-from derive.render.typeset import display, with_m, with_sequence
+from derive.render.typeset import ORDER_TABLES, SEQUENCE_TABLES, display, with_m, with_sequence, with_updates
 from derive.textform import parse_text
 from graphs.symbols import MODELS
 
@@ -34,11 +34,14 @@ MARKS = {
 }
 IMPLIED = (r"\dagger", "rests on an assumption that the paper does not state")
 COLUMNS = ("Work", "Depth", "Memory")
-BLOCKS = {"C_f": "C_f_tok", "C_b": "C_b_tok", "D_f": "D_f", "D_f_TP": "D_f_TP", "D_b": "D_b"}
+ALGORITHMS = ("PPO", "GRPO", "DPO")
+BLOCKS = {
+    "C_f": "C_f_tok", "C_b": "C_b_tok", "C_gen/prefill": "C_pf_roll", "C_gen/decode": "C_dec_roll",
+    "C_gen/total": "C_gen_roll", "D_f": "D_f", "D_f_TP": "D_f_TP", "D_b": "D_b", "D_gen": "D_gen",
+}  # fmt: skip
 ROLES = {"policy": "pi", "reference": "ref", "reward": "R", "value": "V"}
+REMAINDER = "/remainder"
 EXPLAINED = ("CONDITIONAL", "REFUTED")
-ORDER_TABLES = ("V", "VI")
-SEQUENCE_TABLES = ("III", "IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def formula(cell: Cell, form: Form | Max | None = None) -> str:
     order = is_order(cell)
     expr = _arranged(cell, form, order)
     if cell["table"] in SEQUENCE_TABLES:
-        expr = with_sequence(expr)
+        expr = with_updates(with_sequence(expr))
     return latex(Order(expr) if order else expr)
 
 
@@ -125,25 +128,28 @@ def _names(cells: Sequence[Cell]) -> str:
     """``Data, Context memory``: the rows of each column."""
     columns: dict[str, list[str]] = {}
     for cell in cells:
-        inner = block_symbol(cell) if cell["table"] == "III" else escape(str(cell["row"]))
+        inner = block_symbol(cell) if cell["table"] == "III" else escape(str(cell["row"]).replace("/", " "))
         columns.setdefault(str(cell["column"]), []).append(inner)
     return "; ".join(", ".join(rows) + _column(column) for column, rows in columns.items())
 
 
 def _column(column: str) -> str:
-    return f" {escape(column.lower())}" if column in COLUMNS else ""
+    return f" {escape(column.lower())}" if column in COLUMNS else f" of {column}" if column in ALGORITHMS else ""
 
 
 # -- Table III --------------------------------------------------------------------------------------------------------
 def block_symbol(cell: Cell) -> str:
     """The left-hand side of a row of Table III, with the model that the derived expression is about."""
-    block, _, role = block_name(cell).partition("/")
+    name = block_name(cell)
+    rest = name.endswith(REMAINDER)
+    name = name.removesuffix(REMAINDER)
+    block, role = (name, "") if name in BLOCKS else name.rpartition("/")[::2]
     if block not in BLOCKS or (role and role not in ROLES):
         raise ValueError(f"cell {cell['id']}: Table III has no such building block")
     sizes = [s for s in free_symbols(parse_text(str(cell["derived"]))) if "_" in s]
     models = {s.rpartition("_")[2] for s in sizes} & set(MODELS)
     model = ROLES[role] if role else models.pop() if len(models) == 1 else "M"
-    return f"${latex(Call(BLOCKS[block], (model,)))}$"
+    return f"${latex(Call(BLOCKS[block], (model,)))}$" + (", rest" if rest else "")
 
 
 def block_name(cell: Cell) -> str:

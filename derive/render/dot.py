@@ -18,6 +18,7 @@ LOOKS = {
     "norm": ("box", "#e6dcf2"),
     "cross_entropy": ("box", "#e6dcf2"),
     "repeat": ("box3d", "#ffffff"),
+    "scan": ("box3d", "#ffffff"),
 }
 OTHER = ("box", "#f2f2f2")
 INK = "#333333"
@@ -47,7 +48,7 @@ def _kind(node: Node) -> str:
     if isinstance(node.op, Collective):
         return node.op.action
     if isinstance(node.op, Repeat):
-        return f"repeat x{node.op.axis.extent}"
+        return f"{node.op.kind} x{node.op.axis.extent}"
     return str(getattr(node.op, "fn", node.op.kind))
 
 

@@ -16,11 +16,11 @@ import jinja2
 from derive.data import templates_folder
 from derive.files import write_atomically
 from derive.forms import Form, Max
-from derive.render.cells import COLUMNS, Cell, block_symbol, formula, is_work, legend, mark, notes
+from derive.render.cells import ALGORITHMS, COLUMNS, Cell, block_symbol, formula, is_work, legend, mark, notes
 from derive.render.prose import escape
 from graphs.schemes import schemes
 
-TABLES = ("III", "V", "VI", "VII", "VIII")
+TABLES = ("III", "IV", "V", "VI", "VII", "VIII", "IX")
 ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert", "3D", "5D")
 DOCUMENT = "tables.tex"
 FORMULA_LINE = re.compile(r"\$(?P<latex>[^$\n]+)\$[^%\n]*% (?P<id>[IVX]+/[^\n]+)$", re.MULTILINE)
@@ -94,7 +94,7 @@ def _context(table: str, cells: Sequence[Cell], plain: bool, forms: Forms | None
     return {
         "table": table,
         "plain": plain,
-        "rows": _blocks(cells, shown) if table == "III" else _grid(table, cells, shown),
+        "rows": LAYOUTS.get(table, _grid)(table, cells, shown),
         "legend": [] if plain else legend(cells),
         "notes": [] if plain else notes(cells),
     }
@@ -120,13 +120,31 @@ def _grid(table: str, cells: Sequence[Cell], shown: Mapping[str, str]) -> list[d
     return rows
 
 
-def _blocks(cells: Sequence[Cell], shown: Mapping[str, str]) -> list[dict[str, Any]]:
+def _stages(table: str, cells: Sequence[Cell], shown: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Tables IV and IX: a line for each stage of a section (a measure or a placement); nothing to do is a dash."""
+    columns = ALGORITHMS if table == "IV" else COLUMNS
+    place = {(str(c["row"]), str(c["column"])): c for c in cells}
+    rows = []
+    for row in dict.fromkeys(row for row, _ in place):
+        if missing := [c for c in columns if (row, c) not in place]:
+            raise ValueError(f"table {table}, {row}: {missing[0]} is missing: a row is printed whole or not at all")
+        section, _, stage = row.partition("/")
+        found = [place[row, c] for c in columns]
+        entries = [(c["id"], "--" if c["derived"] == "0" else shown[str(c["id"])]) for c in found]
+        rows.append({"section": section, "name": stage, "cells": entries})
+    return rows
+
+
+def _blocks(_table: str, cells: Sequence[Cell], shown: Mapping[str, str]) -> list[dict[str, Any]]:
     """Table III: one line per building block, work before depth."""
     ordered = sorted(cells, key=lambda c: not is_work(c))
     return [
         {"kind": "Work" if is_work(c) else "Depth", "symbol": block_symbol(c), "cells": [(c["id"], shown[c["id"]])]}
         for c in ordered
     ]
+
+
+LAYOUTS = {"III": _blocks, "IV": _stages, "IX": _stages}
 
 
 # -- templates --------------------------------------------------------------------------------------------------------

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from derive import expr as ex
-from derive.expr import Div, Expr, Sym
+from derive.expr import WITHOUT_MODEL, Div, Expr, Sym
+from derive.forms import is_sum
+from derive.textform import parse_text
 
 BATCH = ("B", "B_pairs", "K")
-TOKENS = ("B", "B_pairs", "K", "S", "T", "m")
+TOKENS = ("B", "B_pairs", "K", "S", "T", "m", "t")
 DEGREES = ("N", "P_d", "P_p", "P_t", "P_c", "P_e")
 WIDTHS = ("d", "d_h", "d_ff", "d_e")
 OUTER = (*TOKENS, "n_mb", "n_vs", "L")
+MODELS = ("pi", "SH", "ref", "R", "V", "M")
 ORDER = (*DEGREES, *OUTER, "V", "E", "E_a", "h", "h_kv", *WIDTHS)
 
 
@@ -64,11 +67,19 @@ def stem(name: str) -> str:
 
 
 def rank(name: str) -> tuple[int, str]:
-    """Place of a size inside a product."""
+    """Place of a size inside a product; named costs come last, ordered by their models."""
     base = stem(name)
     if base in ORDER:
         return ORDER.index(base), name
+    if is_cost(name):
+        model = name.partition("(")[2].rstrip(")")
+        return len(ORDER), f"{MODELS.index(model) if model in MODELS else len(MODELS)} {name}"
     return (len(DEGREES) - 1 if is_degree(name) else len(ORDER)), name
+
+
+def is_cost(name: str) -> bool:
+    """True for the name of an opaque cost, ``C_f_tok(pi)`` or ``M_KV``."""
+    return name in WITHOUT_MODEL or ("(" in name and not is_sum(name))
 
 
 def gcd(values: Iterable[Fraction]) -> Fraction:
@@ -93,4 +104,6 @@ def product(term: Term) -> Expr:
 
 
 def power_of(name: str, exponent: int) -> Expr:
-    return Sym(name) if exponent == 1 else ex.Pow(Sym(name), exponent)
+    """A size, a named cost or a sum of logs, the latter two under their text, to a power."""
+    base = parse_text(name) if "(" in name or is_cost(name) else Sym(name)
+    return base if exponent == 1 else ex.Pow(base, exponent)

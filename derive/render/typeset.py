@@ -14,9 +14,13 @@ from derive import forms
 from derive.expr import Add, Expr, Sym
 from derive.forms import Form
 from derive.render.logs import log_terms
-from derive.render.terms import OUTER, TOKENS, WIDTHS, Term, gcd, is_degree, product, rank, stem
+from derive.render.terms import OUTER, TOKENS, WIDTHS, Term, gcd, is_cost, is_degree, product, rank, stem
 
 SEQUENCE = Add((Sym("S"), Sym("T")))
+#: tables that write the context length as S + T
+SEQUENCE_TABLES = ("III", "IV", "IX")
+#: tables whose column is an O-argument
+ORDER_TABLES = ("IV", "V", "VI")
 
 
 # -- whole forms ------------------------------------------------------------------------------------------------------
@@ -31,16 +35,30 @@ def display(form: Form | forms.Max, order: bool = False) -> Expr:
 
 
 def _maximum(maximum: forms.Max, order: bool) -> Expr:
-    """What all members share is taken out of the braces where that is shorter."""
-    members = maximum.members
+    """What all members share, as a summand or a factor, is taken out of the braces where that is shorter."""
+    members = sorted(maximum.members, key=lambda f: sorted(rank(s) for s in f.symbols if is_cost(s)))
     if len(members) == 1:
         return display(members[0], order)
     whole = ex.Max(tuple(display(f, order) for f in members))
     shared = Form({m: c for m, c in members[0].terms.items() if all(f.terms.get(m) == c for f in members)})
-    if not shared:
-        return whole
-    split = ex.add(display(shared, order), ex.Max(tuple(display(f - shared, order) for f in members)))
+    rests = [f - shared for f in members]
+    split = _factored(rests, order)
+    if shared:
+        split = ex.add(display(shared, order), split)
     return min(whole, split, key=lambda e: len(ex.text(e)))
+
+
+def _factored(members: Sequence[Form], order: bool) -> Expr:
+    """The maximum with the sizes that multiply every term of every member in front."""
+    terms = [dict(m) for f in members for m in f.terms]
+    if not all(members):
+        return ex.Max(tuple(display(f, order) for f in members))
+    names = {x for x in terms[0] if isinstance(x, str) and all(t.get(x, 0) > 0 for t in terms)}
+    common = Term.of(1, {x: min(t[x] for t in terms) for x in sorted(names)})
+    if not common.powers:
+        return ex.Max(tuple(display(f, order) for f in members))
+    below = Form({tuple((x, -p) for x, p in sorted(common.powers.items())): 1})
+    return ex.mul(product(common), ex.Max(tuple(display(f * below, order) for f in members)))
 
 
 def with_sequence(expr: Expr) -> Expr:
@@ -51,6 +69,25 @@ def with_sequence(expr: Expr) -> Expr:
 def with_m(expr: Expr) -> Expr:
     """``S+T`` read as ``m``."""
     return ex.replace(expr, SEQUENCE, Sym("m"))
+
+
+def with_updates(expr: Expr) -> Expr:
+    """Forward and backward pass of one model in one sum written as one update: ``C_tr``, ``D_tr``."""
+    expr = ex.rebuild(expr, with_updates)
+    if not isinstance(expr, Add):
+        return expr
+    terms = list(expr.terms)
+    for forward in [t for t in terms if isinstance(t, ex.Call) and t.name in UPDATES]:
+        assert isinstance(forward, ex.Call)
+        backward = ex.Call(UPDATES[forward.name][0], forward.args)
+        if backward in terms:
+            terms.remove(backward)
+            terms[terms.index(forward)] = ex.Call(UPDATES[forward.name][1], forward.args)
+    return ex.add(*terms)
+
+
+#: forward cost -> that of the backward pass, and the name of both together
+UPDATES = {"C_f_tok": ("C_b_tok", "C_tr_tok"), "D_f": ("D_b", "D_tr")}
 
 
 # -- polynomials ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.select import Select
+from graphs.ops.suffix import Suffix
 from graphs.sizes import Sizes
 
 Head = Callable[[Builder, Value, Sizes], Value]
@@ -69,16 +70,20 @@ def forward(
     loss: bool = False,
     attention: Attention = PLAIN,
     dropout: Fraction = NONE,
+    rows: sympy.Expr | None = None,
 ) -> Graph:
     """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets.
 
-    ``dropout`` is the rate in the blocks; the embedding is not dropped.
+    ``dropout`` is the rate in the blocks; the embedding is not dropped.  With ``rows`` the head has that many rows,
+    those of the last positions, as for the log-probabilities of a response.
     """
     build = Builder(role.name)
     ids = build.input("ids", sizes.tensor("b s", Role.INDEX))
     table = build.input("W_e", sizes.tensor("v c", Role.PARAMETER))
     (x,) = build.add(Lookup("v"), table, ids, name="embedding")
     x = decoder(build, x, sizes, ffn, attention, dropout)
+    if rows is not None:
+        (x,) = build.add(Suffix("s", rows), x, name="rows")
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
     out = role.head(build, x, sizes)

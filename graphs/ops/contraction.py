@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphs.axes import Axis, Causal, Restriction, Role, Tensor, Window, restrictions_on
+from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, Window, restrictions_on
 from graphs.errors import GraphError
 from graphs.ir import Array, Node, Op, Place, Value
 
@@ -59,9 +59,9 @@ class Contraction(Op):
         space = index_space(left, right)
         letter = {name: chr(97 + i) for i, name in enumerate(space)}
         spec = [*("".join(letter[n] for n in names) for names in (left.names, right.names, self.out))]
-        inside = [causal_part(x, t, place, 0.0) for x, t in zip(arrays, types, strict=True)]
+        inside = [meaningful(x, t, place, 0.0) for x, t in zip(arrays, types, strict=True)]
         result = np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", *inside, optimize=True)
-        return (causal_part(result, self.infer(*types)[0], place, 0.0),)
+        return (meaningful(result, self.infer(*types)[0], place, 0.0),)
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         (dy,) = cotangents
@@ -87,9 +87,18 @@ def causal_mask(tensor: Tensor, restriction: Causal, place: Place) -> Array:
     return np.asarray(key <= query)
 
 
-def causal_part(array: Array, tensor: Tensor, place: Place, outside: float) -> Array:
-    """The array with ``outside`` wherever a causal restriction of its type leaves nothing meaningful."""
+def prefix_mask(tensor: Tensor, restriction: Prefix, place: Place) -> Array:
+    """True at the first entries of the axis, shaped to broadcast over the tensor."""
+    shape = [-1 if name == restriction.axis else 1 for name in tensor.names]
+    here = place.positions(tensor.axis(restriction.axis)) < place.value(restriction.length)
+    return np.asarray(here.reshape(shape))
+
+
+def meaningful(array: Array, tensor: Tensor, place: Place, outside: float) -> Array:
+    """The array with ``outside`` at entries to which a causal or prefix restriction of its type gives no meaning."""
     for restriction in tensor.domain:
         if isinstance(restriction, Causal):
             array = np.where(causal_mask(tensor, restriction, place), array, outside)
+        elif isinstance(restriction, Prefix):
+            array = np.where(prefix_mask(tensor, restriction, place), array, outside)
     return array

@@ -12,7 +12,7 @@ from graphs.axes import Axis, Role, Tensor
 from graphs.errors import GraphError
 from graphs.ir import Array, Node, Op, Place, Value
 from graphs.ops.constant import Broadcast
-from graphs.ops.contraction import causal_part
+from graphs.ops.contraction import meaningful
 
 if TYPE_CHECKING:
     from graphs.transforms.backward import Tape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reduction(Op):
-    """``fn`` is sum or max; entries outside a causal restriction are left out."""
+    """``fn`` is sum or max; entries that its type declares meaningless are left out."""
 
     fn: str
     over: tuple[str, ...]
@@ -41,8 +41,8 @@ class Reduction(Op):
         (x,), (tensor,) = arrays, types
         where = tuple(tensor.names.index(n) for n in self.over)
         if self.fn == "sum":
-            return (np.sum(causal_part(x, tensor, place, 0.0), axis=where),)
-        return (np.max(causal_part(x, tensor, place, -np.inf), axis=where),)
+            return (np.sum(meaningful(x, tensor, place, 0.0), axis=where),)
+        return (np.max(meaningful(x, tensor, place, -np.inf), axis=where),)
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         (dy,) = cotangents

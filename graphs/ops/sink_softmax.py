@@ -15,7 +15,7 @@ import sympy
 from graphs.axes import Role, Tensor
 from graphs.errors import GraphError
 from graphs.ir import Array, Builder, Node, Op, Place, Value
-from graphs.ops.contraction import causal_part
+from graphs.ops.contraction import meaningful
 from graphs.ops.pointwise import Pointwise, align
 from graphs.ops.reduction import Reduction
 from graphs.ops.softmax import MaskedExp
@@ -45,7 +45,7 @@ class SinkSoftmax(Op):
     def run(self, arrays: Sequence[Array], types: Sequence[Tensor], place: Place) -> tuple[Array, ...]:
         (x, sink), tensor = arrays, types[0]
         where = tensor.names.index(self.axis)
-        x, sink = causal_part(x, tensor, place, -np.inf), align(sink, types[1], tensor)
+        x, sink = meaningful(x, tensor, place, -np.inf), align(sink, types[1], tensor)
         top = np.maximum(x.max(axis=where, keepdims=True), sink)
         e, rest = np.exp(x - top), np.exp(sink - top)
         z = e.sum(axis=where, keepdims=True) + rest

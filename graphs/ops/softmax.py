@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.axes import Role, Tensor
 from graphs.ir import Array, Builder, Node, Op, Place, Value
-from graphs.ops.contraction import causal_part
+from graphs.ops.contraction import meaningful
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 
@@ -37,7 +37,7 @@ class Softmax(Op):
     def run(self, arrays: Sequence[Array], types: Sequence[Tensor], place: Place) -> tuple[Array, ...]:
         (x,), (tensor,) = arrays, types
         where = tensor.names.index(self.axis)
-        x = causal_part(x, tensor, place, -np.inf)
+        x = meaningful(x, tensor, place, -np.inf)
         e = np.exp(x - x.max(axis=where, keepdims=True))
         return (e / e.sum(axis=where, keepdims=True),)
 
@@ -69,7 +69,7 @@ class MaskedExp(Op):
 
     def run(self, arrays: Sequence[Array], types: Sequence[Tensor], place: Place) -> tuple[Array, ...]:
         (x,), (tensor,) = arrays, types
-        x = causal_part(x, tensor, place, -np.inf)
+        x = meaningful(x, tensor, place, -np.inf)
         return (np.exp(x),)
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:

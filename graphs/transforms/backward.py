@@ -24,6 +24,7 @@ from graphs.ops.contraction import Contraction
 from graphs.ops.pointwise import ONE, Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 
 
 class Recompute(Enum):
@@ -130,6 +131,9 @@ def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.
     """
     if graph.type(graph.outputs[loss]).axes:
         raise GraphError(f"graph {graph.name}: output {loss!r} is not a scalar; sum it first")
+    for node in graph.nodes:
+        if isinstance(node.op, Scan):
+            raise GraphError(f"{node.name}: generation is not differentiated; train on a forward pass over its tokens")
     loops = plan_loops(graph, recompute)
     build = Builder(f"{graph.name}/training")
     for name, tensor in graph.inputs.items():

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import sympy
+
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Node, Value
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.ops.slice import Slice, Stack
 from graphs.transforms.backward import prune
+from graphs.transforms.bind import bind
 
 
 def unroll(graph: Graph, count: int | Mapping[str, int]) -> Graph:
@@ -76,10 +80,11 @@ class _Unroller:
         names, outputs = list(op.body.inputs), list(op.body.outputs.values())
         carried, pieces = list(operands[: op.carried]), {}
         for i in reversed(range(count)) if op.reverse else range(count):
+            body = bind(op.body, op.index, sympy.Integer(i + 1)) if isinstance(op, Scan) else op.body
             last = op.carried + op.stacked
             stacked = [self._entry(v, op, i) for v in operands[op.carried : last]]
             given = [*carried, *stacked, *operands[last:]]
-            known = self.copy(op.body, {Value(n): v for n, v in zip(names, given, strict=True)}, f"{name}@{i}/")
+            known = self.copy(body, {Value(n): v for n, v in zip(names, given, strict=True)}, f"{name}@{i}/")
             results = [known[v] for v in outputs]
             carried, pieces[i] = results[: op.carried], results[op.carried :]
         stacks = [Value(name, j) for j in range(op.carried, len(outputs))]

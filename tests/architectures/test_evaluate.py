@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from derive.architecture_table import table
 from derive.cli import main
 from derive.config import SHIPPED, load, shipped
+from derive.costs.model import PAPER
 from derive.evaluate import Setting
+from derive.generation import generation_work
+from derive.measure import Question
 from derive.memory import Widths
 from derive.options import parse_amount
 from graphs.architectures import Config, architectures, model_of
@@ -259,3 +263,13 @@ def test_every_architecture_and_public_configuration_is_listed() -> None:
 def test_the_documentation_shows_the_status_of_every_architecture() -> None:
     text = Path(__file__).parents[2].joinpath("docs/architectures.md").read_text(encoding="utf-8")
     assert table() in text, "write the table of derive.architecture_table into docs/architectures.md"
+
+
+@settings(max_examples=10)
+@given(S=st.integers(1, 7), T=st.integers(2, 7), B=st.integers(1, 3), h=st.integers(1, 3))
+def test_generating_costs_what_the_graph_of_every_step_costs(S: int, T: int, B: int, h: int) -> None:
+    """A GPT-2 does the products of the canonical decoder, whose generation is a scan over its steps."""
+    keys = {"n_embd": 2 * h, "n_head": h, "n_inner": 5, "n_layer": 3, "n_positions": 20, "vocab_size": 11}
+    found = Setting(tiny("gpt2", **keys), B=B, S=S, T=T).work()["generation"].rank
+    steps = generation_work(Question(model=replace(PAPER, causal="exact"))).value
+    assert found == B * steps.evaluate({"S": S, "T": T, "d": 2 * h, "h": h, "d_ff": 5, "L": 3, "V": 11})

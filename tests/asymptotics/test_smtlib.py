@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 import re
 import subprocess
@@ -20,8 +21,9 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from derive import cli
-from derive.asymptotics import Proved, checker, smtlib
-from derive.asymptotics.smtterms import ExportError
+from derive.asymptotics import Proved, checker, smtlib, smtterms
+from derive.asymptotics.smtscripts import Sheet
+from derive.asymptotics.smtterms import ExportError, Texts
 from tests.asymptotics.questions import CASES
 
 z3 = pytest.importorskip("z3")
@@ -51,9 +53,36 @@ def agreed(certificate) -> bool:
 @pytest.mark.parametrize("cell", CELLS)
 def test_z3_agrees_with_every_certificate_of_the_tables(cell):
     scripts = list(smtlib.export_cell(CELLS[cell], cell))
-    assert bool(scripts) == bool(list(smtlib.certificates(CELLS[cell]["certificate"])))
+    carried = [x["certificate"] for x in (CELLS[cell], *CELLS[cell].get("readings", ()))]
+    assert bool(scripts) == bool(list(smtlib.certificates(carried)))
     for script in scripts:
         assert solve(script.text, script.logic) == "unsat", script.text
+
+
+SUMS = "Sum(S*t**3 - 4*d*t/L + 5, (t, 2, S + T))"
+
+
+def test_the_exports_closed_form_of_a_sum_is_what_adding_up_gives():
+    (closed,) = Texts().read(SUMS)
+    sizes = {"S": 3, "T": 4, "L": 2, "d": 5}
+    value = sum(c * math.prod(Fraction(sizes[g]) ** p for g, p in mono) for mono, c in closed.items())
+    assert value == sum(3 * t**3 - Fraction(4 * 5 * t, 2) + 5 for t in range(2, 8))
+
+
+def test_a_wrong_closed_form_does_not_telescope(monkeypatch):
+    sheet, texts = Sheet("here", "tie"), Texts()
+    smtlib.telescope(SUMS, texts, sheet)
+    assert [solve(s.text, s.logic) for s in sheet.scripts] == ["unsat"]
+    monkeypatch.setattr(smtterms, "bernoulli", lambda j: Fraction(1, j + 1))
+    wrong = Sheet("here", "tie")
+    smtlib.telescope(SUMS, texts, wrong)
+    assert [solve(s.text, s.logic) for s in wrong.scripts] == ["sat"]
+
+
+@pytest.mark.parametrize("text", ["Sum(log(S + t), (t, 1, T))", "Sum(1/t, (t, 1, T))", "Sum(t, 1, T)"])
+def test_other_sums_have_no_export(text):
+    with pytest.raises(ExportError, match=r"has no export|cannot read the sum"):
+        Texts().read(text)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -17,7 +17,7 @@ from derive.costs.model import FULL, PAPER, CostModel
 from derive.costs.rule import RULES, Cost, cost, load_rules, rule
 from derive.forms import Form, Log, log2, symbol, total
 from derive.work import work_terms
-from graphs.axes import Axis, Causal, Restriction, Role, Split, Tensor, TopK
+from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Split, Tensor, TopK
 from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS, FeedForward
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Node, Op, Value
@@ -38,9 +38,12 @@ from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
 from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
+from graphs.ops.sample import Sample
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
+from graphs.ops.suffix import Suffix
+from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
 from graphs.transforms.backward import Recompute, training
@@ -53,6 +56,9 @@ FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}
 #: extents at powers of two and just beside them
 EDGES = (1, 2, 3, 4, 5, 7, 8, 9)
 CAUSAL, ROUTED = Causal("s", "t"), TopK("e", ("b", "s"), SIZES.E_a)
+HELD = Prefix("t", SIZES.E_a)
+#: the axes of one new position of a cache
+ONE_MORE = (Axis("s", sympy.Integer(1)), SIZES.axes()["c"])
 
 
 @cache
@@ -136,10 +142,18 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "channels of heads": single(Fold(HEADS), tensor("b h k")),
     "entries that move on": single(Roll("b"), tensor("b c")),
     "positions": single(Positions(SIZES.axes()["b"])),
+    "last entries": single(Suffix("b", SIZES.E_a), tensor("b c")),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
     "rotated channels": single(Rotary("pair", "s", 100.0), tensor("b s pair")),
     "routed scores written out": single(Fill("e"), tensor("b s e", ROUTED)),
+    "scores of what a cache holds": single(Contraction(("b", "t")), tensor("b c"), tensor("b t c", HELD)),
+    "mixing of what a cache holds": single(Contraction(("b", "c")), tensor("b t", HELD), tensor("b t c", HELD)),
+    "maximum of what a cache holds": single(Reduction("max", ("t",)), tensor("b t", HELD)),
+    "pointwise on what a cache holds": single(Pointwise("exp"), tensor("b t", HELD)),
+    "writing a cache": single(Write("t", "s", SIZES.E_a), tensor("b t c", HELD), Tensor(tensor("b").axes + ONE_MORE)),
+    "greedy choice": single(Sample("c"), tensor("b c")),
+    "draw": single(Sample("c"), tensor("b c"), tensor("b")),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),
     "dropout of causal pairs": single(Dropout(Fraction(1, 3), "x"), tensor("s t", CAUSAL), tensor("", role=Role.INDEX)),
     "scatter, all ids equal": single(Scatter(tensor("v c").axes), tensor("b s c"), tensor("b s", role=Role.INDEX)),
@@ -270,6 +284,14 @@ def test_half_of_the_dense_square_and_the_exact_triangle_differ_by_half_the_diag
     )
     assert dense == 2 * half
     assert exact - half == symbol("B") * symbol("d") * symbol("m")
+
+
+def test_half_of_a_square_is_no_count_for_a_rectangle() -> None:
+    """A decode step sees all keys that the cache holds; a causal restriction of its one query would halve them."""
+    one = Tensor((Axis("s", sympy.Integer(1)), SIZES.axes()["c"]))
+    graph, node = single(Contraction(("s", "t"), (CAUSAL,)), one, tensor("t c"))
+    with pytest.raises(GraphError, match="a causal restriction of 1 queries over m keys is not square; cut a prefix"):
+        cost(graph, node, PAPER)
 
 
 def split(name: str, extent: sympy.Expr, mesh: str) -> Axis:

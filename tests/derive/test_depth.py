@@ -24,6 +24,7 @@ from graphs.ir import Builder, Graph, Value
 from graphs.models.roles import ROLES, forward
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.repeat import Repeat
+from graphs.ops.scan import Scan
 from graphs.sizes import Sizes
 from graphs.symbols import size
 from graphs.transforms.backward import Recompute, training
@@ -179,7 +180,11 @@ def test_depth_asks_as_many_cost_rules_for_any_number_of_layers(layers: int, mon
 
 
 # -- random loops -----------------------------------------------------------------------------------------------------
-REFUSALS = ("no one formula says when", "feed each other, which has no closed-form depth")
+REFUSALS = (
+    "no one formula says when",
+    "feed each other, which has no closed-form depth",
+    "the depth of this scan has no closed form",
+)
 loop_sizes = st.fixed_dictionaries(
     {
         "L": st.integers(1, 6),
@@ -191,9 +196,11 @@ loop_sizes = st.fixed_dictionaries(
 ).map(lambda s: s | {"d": s["h"] * s["d_h"]})
 
 
-def agrees_or_is_refused(recipe: Recipe, sizes: Mapping[str, int], model: CostModel) -> bool:
+def agrees_or_is_refused(
+    recipe: Recipe, sizes: Mapping[str, int], model: CostModel, kind: type[Repeat] = Repeat
+) -> bool:
     """True where every output's depth is given, and right; False where the loop is refused in clear words."""
-    graph = recipe.graph()
+    graph = recipe.graph(kind=kind)
     unrolled = Unrolled(graph, sizes, model)
     try:
         found = {name: as_max(depth(graph, DepthRule(model, FACTORS), [name])) for name in graph.outputs}
@@ -220,6 +227,60 @@ def test_a_random_loop_with_more_carried_values_agrees_with_its_unrolling_or_is_
     model: CostModel, recipe: Recipe, sizes: dict[str, int]
 ) -> None:
     agrees_or_is_refused(recipe, sizes, model)
+
+
+@pytest.mark.parametrize("model", [PAPER, FULL], ids=["paper", "full"])
+@given(recipe=recipes(), sizes=loop_sizes)
+def test_a_random_scan_agrees_with_its_unrolling_or_is_refused(
+    model: CostModel, recipe: Recipe, sizes: dict[str, int]
+) -> None:
+    agrees_or_is_refused(replace(recipe, reverse=False), sizes, model, Scan)
+
+
+def scan_of_two(own: int, other: int, across: int = 0, late: int = 0) -> Graph:
+    """x after ``own`` steps and y after ``other``; with ``across``, y also waits for x after so many steps."""
+    body = Builder("body")
+    x, y = body.input("x", VECTOR), body.input("y", VECTOR)
+
+    def after(value: Value, steps: int) -> Value:
+        for _ in range(steps):
+            (value,) = body.add(Pointwise("gelu"), value)
+        return value
+
+    body.output("x", after(x, own))
+    body.output(
+        "y", body.add(Pointwise("add"), after(y, other), after(x, across - 1))[0] if across else after(y, other)
+    )
+    build = Builder("scan")
+    start = [build.input("x", VECTOR), build.input("y", VECTOR)]
+    for _ in range(late):
+        (start[1],) = build.add(Pointwise("gelu"), start[1])
+    for name, value in zip("xy", build.add(Scan(body.graph(), LAYER, 2, 0), *start, name="decode"), strict=True):
+        build.output(name, value)
+    return build.graph()
+
+
+def test_a_scan_takes_the_time_of_the_carried_value_that_sets_its_pace() -> None:
+    graph = scan_of_two(own=5, other=2, across=4)
+    found = {name: as_max(depth(graph, DepthRule(FULL, FACTORS), [name])) for name in "xy"}
+    assert found == {"x": Max.of(5 * symbol("L")), "y": Max.of(5 * symbol("L") - 1)}
+    for layers in (1, 2, 5):
+        unrolled = Unrolled(graph, {"L": layers, "d": 1}, FULL)
+        assert {n: v.evaluate({"L": layers}) for n, v in found.items()} == {n: unrolled.depth([n]) for n in "xy"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [
+        (scan_of_two(own=5, other=2), "'y' may wait for something else than 'x'"),
+        (scan_of_two(own=5, other=2, across=6), "no carried value has a chain that is certainly the longest"),
+        (scan_of_two(own=5, other=2, across=4, late=1), "no carried value has a chain that is certainly the longest"),
+    ],
+    ids=["two that do not meet", "a way round that is longer", "a late start"],
+)
+def test_a_scan_in_which_no_value_sets_the_pace_is_refused(graph: Graph, why: str) -> None:
+    with pytest.raises(GraphError, match=f"^decode: the depth of this scan has no closed form, because {why}"):
+        depth(graph, DepthRule(FULL, FACTORS))
 
 
 @given(recipe=recipes(carried=1), sizes=loop_sizes)

@@ -78,6 +78,16 @@ def test_incomparable_forms_are_both_kept() -> None:
     assert {a.form for a in kept} == {log2(B), log2(L)}
 
 
+def test_a_sum_of_logs_may_be_empty() -> None:
+    """For T = 1 it is 0, unlike a size or an opaque cost."""
+    steps, opaque = Form.atom("Sum(log(S + t), (t, 1, T - 1))"), Form.atom("D_gen(pi)")
+    assert below(L * steps, L * steps + log2(d))
+    assert below(d, d + steps)
+    assert not below(Form.constant(1), steps)
+    assert not below(steps, L * steps - steps + d)
+    assert below(Form.constant(1), opaque)
+
+
 def test_a_mixture_of_two_branches_of_a_loop_is_below_their_maximum() -> None:
     """L - 1 iterations through f and one through g is at most L iterations through the slower of the two."""
     f, g = log2(B), log2(d)

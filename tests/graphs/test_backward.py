@@ -33,10 +33,14 @@ from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
 from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
+from graphs.ops.sample import Sample
+from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
+from graphs.ops.suffix import Suffix
+from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
 from graphs.transforms.backward import Recompute, saved_values, training
@@ -217,13 +221,17 @@ def test_a_tied_table_gets_gradients_from_both_of_its_uses() -> None:
 
 #: kinds whose rule is tested in a model or above, and kinds that carry no gradient
 TESTED_ELSEWHERE = {Fill, Repeat, Route}
-NO_GRADIENT = {Constant, OneHot, Positions}
+NO_GRADIENT = {Constant, OneHot, Positions, Sample}
+GENERATION = "generation is not differentiated; train on a forward pass over its tokens"
 REFUSING = {
     Scatter: "scatter occurs in backward graphs only and is not differentiated again",
     Pad: "pad occurs in backward graphs only and is not differentiated again",
     Collective: "partition the training graph instead of differentiating a partitioned one",
     Slice: "differentiate the loop first and unroll the training graph",
     Stack: "differentiate the loop first and unroll the training graph",
+    Suffix: "a pass over some rows of the head is not differentiated; train on all rows",
+    Write: GENERATION,
+    Scan: GENERATION,
 }
 
 
@@ -238,6 +246,8 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
     "slice": (Slice("s", 0), (P("s c"),), REFUSING[Slice]),
     "stack": (Stack(SIZES.axes()["layer"]), (P("c"), P("c")), REFUSING[Stack]),
     "collective": (Collective("all_reduce", "P_t"), (P("c"),), REFUSING[Collective]),
+    "suffix": (Suffix("s", sympy.Integer(2)), (P("s c"),), REFUSING[Suffix]),
+    "write": (Write("t", "s", sympy.Integer(0)), (P("t c"), P("s c")), GENERATION),
     "maximum": (
         Reduction("max", ("c",)),
         (P("s c"),),

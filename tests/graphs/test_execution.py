@@ -10,7 +10,7 @@ import pytest
 import sympy
 
 import graphs.ops
-from graphs.axes import Axis, Causal, Role, Tensor, TopK, Window
+from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, TopK, Window
 from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
@@ -35,10 +35,14 @@ from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
 from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
+from graphs.ops.sample import Sample
+from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
+from graphs.ops.suffix import Suffix
+from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
 from graphs.transforms.expand import expand_macros
@@ -130,7 +134,7 @@ def test_a_query_does_not_see_later_tokens() -> None:
 
 
 # -- every kind of operation ------------------------------------------------------------------------------------------
-def T(names: str, *domain: Causal | TopK, role: Role = Role.ACTIVATION) -> Tensor:
+def T(names: str, *domain: Restriction, role: Role = Role.ACTIVATION) -> Tensor:
     axes = SIZES.axes() | {"t": Axis("t", SIZES.m)}
     return Tensor(tuple(axes[n] for n in names.split()), role, domain)
 
@@ -150,6 +154,7 @@ MASKED = np.where(LOWER > 0, SQUARE, -np.inf)
 ID = T("s", role=Role.INDEX)
 GATES = np.where(RNG.permuted(np.tile(np.arange(4), (M, 1)), axis=1) < 2, RNG.uniform(1, 2, (M, 4)), 0.0)
 HEADS = Blocks(*(AXES[n] for n in "chk"))
+HELD, SHARES = Prefix("s", sympy.Integer(2)), np.array([0.0, 0.3, 0.77, 0.999])
 KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
 
 
@@ -191,6 +196,7 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         np.array([X[v == IDS].sum(0) for v in range(VOCABULARY)]),
     ),
     "select": (Select("s"), [(T("s c"), X)], X[-1]),
+    "suffix": (Suffix("s", sympy.Integer(2)), [(T("c s"), X.T)], X.T[:, -2:]),
     "pad": (Pad(AXES["s"], 1), [(T("c"), X[0])], np.eye(M)[-1] * X[0][:, None]),
     "slice": (Slice("s", 1), [(T("s c"), X)], X[1]),
     "softmax": (Softmax("c"), [(T("s c"), X)], softmax(X)),
@@ -231,11 +237,37 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         [(T("s t", Window("s", "t", sympy.Integer(2))), SQUARE)],
         softmax(np.where(np.triu(LOWER, -1) > 0, SQUARE, -np.inf)),
     ),
+    "sum of what a cache holds": (Reduction("sum", ("s",)), [(T("s c", HELD), X)], X[:2].sum(0)),
+    "softmax over what a cache holds": (Softmax("s"), [(T("s", HELD), X[:, 0])], np.pad(softmax(X[:2, 0]), (0, M - 2))),
+    "contraction with what a cache holds": (
+        Contraction(("c",)),
+        [(T("s"), X[:, 1]), (T("s c", HELD), X)],
+        X[:2, 1] @ X[:2],
+    ),
+    "write": (
+        Write("s", "q", sympy.Integer(2)),
+        [(T("c s", HELD), X.T), (Tensor((AXES["c"], Axis("q", sympy.Integer(1)))), Y[:1].T)],
+        np.vstack([X[:2], Y[:1], X[3:]]).T,
+    ),
+    "write into an empty cache": (
+        Write("s", "q", sympy.Integer(0)),
+        [(T("s c"), X), (Tensor((Axis("q", sympy.Integer(3)), AXES["c"])), Y[:3])],
+        np.vstack([Y[:3], X[3:]]),
+    ),
+    "greedy choice": (Sample("c"), [(T("s c"), X)], X.argmax(1)),
+    "greedy choice along the first axis": (Sample("c"), [(T("c s"), X.T)], X.argmax(1)),
+    "draw": (
+        Sample("c"),
+        [(T("s c"), X**2), (T("s"), SHARES)],
+        np.array(
+            [next(i for i in range(D) if (w[: i + 1]).sum() > u * w.sum()) for w, u in zip(X**2, SHARES, strict=True)]
+        ),
+    ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
 }
 #: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, or at random (tests/memory)
-ELSEWHERE = {Collective, Dropout, Repeat, Stack, Pointwise}
+ELSEWHERE = {Collective, Dropout, Repeat, Scan, Stack, Pointwise}
 
 
 @pytest.mark.parametrize("name", RUNS)

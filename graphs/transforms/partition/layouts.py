@@ -65,6 +65,14 @@ class Layouts:
         return tuple(sorted(found, key=lambda s: order.index(s.mesh))) if len(found) > 1 else tuple(found)
 
 
+def meshes_of(target: Splits) -> set[str]:
+    return {s.mesh for splits in target.values() for s in splits}
+
+
+def without(target: Splits, meshes: frozenset[str]) -> dict[str, tuple[Split, ...]]:
+    return {axis: tuple(s for s in splits if s.mesh not in meshes) for axis, splits in target.items()}
+
+
 def all_nodes_axes(graph: Graph) -> Iterator[tuple[str, str | None]]:
     """Every axis name in the graph and its loop bodies, with the name it is relabelled to, if it is."""
     for tensor in graph.inputs.values():

@@ -10,16 +10,15 @@ from graphs.axes import Role, Split, Tensor
 from graphs.errors import GraphError
 from graphs.ir import UPDATE, Builder, Graph, Node, Op, Value
 from graphs.ops.collective import REDUCING, Collective
-from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.fold import Fold, Unfold
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.roll import Roll
-from graphs.schemes.scheme import LAYER
 from graphs.transforms.partition.forms import Form, Partial, plan, resplit
-from graphs.transforms.partition.layouts import Layouts, Splits
+from graphs.transforms.partition.layouts import Layouts, Splits, without
+from graphs.transforms.partition.loops import place_loop
 
 Target = dict[str, tuple[Split, ...]]
 
@@ -59,23 +58,6 @@ class Spmd:
         if form.partial:
             return self.home(self.graph.type(value), value.node)
         return {a.name: a.splits for a in form.tensor.axes}
-
-    def saved(self, value: Value, viewed: bool) -> Target:
-        """The form in which a value leaves a loop: as it was last exchanged or, where that is kept, gathered.
-
-        Of a value that is ``viewed``, kept under another name too, an exchanged form would be a second copy.
-        """
-        kept = self.layouts.keeps_gathered
-        moved = [f for f in self.forms[value] if not f.partial and (kept if f.gathered else f.exchanged and not viewed)]
-        return {a.name: a.splits for a in moved[-1].tensor.axes} if moved else self.settled(value)
-
-    def gradient_target(self, form: Form) -> tuple[Target, frozenset[str]]:
-        """Where stored gradients are cut, a gradient leaves the loop complete and cut; elsewhere it stays partial."""
-        home = self.home(form.tensor, "a gradient")
-        shards = self.layouts.scheme.accumulated == "shards"
-        completed = _meshes(home) & set(form.partial) if shards else set()
-        target = home if completed else {a.name: a.splits for a in form.tensor.axes}
-        return target, frozenset(form.partial) - completed
 
     def enter(self, name: str, target: Splits, partial: Iterable[str] = ()) -> None:
         tensor = resplit(self.graph.inputs[name], target)
@@ -131,7 +113,7 @@ class Spmd:
         self.forms[value].append(after)
         return after
 
-    def _refuse(self, sentence: str) -> NoReturn:
+    def refuse(self, sentence: str) -> NoReturn:
         raise GraphError(f"scheme {self.layouts.scheme.name}: {sentence}")
 
     # Occurrences.
@@ -139,7 +121,7 @@ class Spmd:
     def place(self, at: Occurrence) -> list[Form]:
         op = at.node.op
         if isinstance(op, Repeat):
-            return self._loop(at, op)
+            return place_loop(self, at, op)
         if isinstance(op, Relabel):
             return self._relabel(at, op)
         if isinstance(op, Unfold | Fold):
@@ -165,30 +147,30 @@ class Spmd:
         active[whole.name] = active.get(outer.name, ())
         form = self.bring(at.operands[0], active, frozenset(), at.node.phase, self.stage)
         cut = {a.name: replace(a, splits=active.get(a.name, ())) for a in (whole, outer, inner)}
-        return self._append(at, op.with_axes(cut), [form], self.stage)
+        return self.append(at, op.with_axes(cut), [form], self.stage)
 
     def _permute(self, at: Occurrence, op: Roll, active: Target) -> list[Form]:
         """Rolling an axis of which every rank has one entry hands the entry on to the next rank."""
         form = self.bring(at.operands[0], active, frozenset(), at.node.phase, self.stage)
         if form.tensor.axis(op.axis).extent != 1 or len(active[op.axis]) != 1:
-            self._refuse(f"{at.node.name} rolls axis {op.axis!r}, of which a rank has not one entry; cut it as finely")
+            self.refuse(f"{at.node.name} rolls axis {op.axis!r}, of which a rank has not one entry; cut it as finely")
         (cut,) = active[op.axis]
-        return self._append(at, Collective("permute", cut.mesh, op.axis, step=op.step), [form], self.stage)
+        return self.append(at, Collective("permute", cut.mesh, op.axis, step=op.step), [form], self.stage)
 
     def _relabel(self, at: Occurrence, op: Relabel) -> list[Form]:
         """The same data under another name: every form passes, at no cost."""
         form = self.forms[at.operands[0]][0]
-        return [replace(self._append(at, op, [form], form.stage)[0], partial=form.partial)]
+        return [replace(self.append(at, op, [form], form.stage)[0], partial=form.partial)]
 
     def _plain(self, at: Occurrence, op: Op, active: Target) -> list[Form]:
         kept = self._partial_of_all(at)
-        target = _without(active, kept)
+        target = without(active, kept)
         stage = self._stage_for(at, active)
         forms = [self.bring(v, target, kept, at.node.phase, stage) for v in at.operands]
         if any(f.stage not in (None, stage) for f in forms):
-            self._refuse(f"all stages run {at.node.name}, but only one has what it reads; move it into the loop")
+            self.refuse(f"all stages run {at.node.name}, but only one has what it reads; move it into the loop")
         axes = {a.name: replace(a, splits=target.get(a.name, ())) for t in (*at.given, *at.node.types) for a in t.axes}
-        results = self._append(at, op.with_axes(axes), forms, stage)
+        results = self.append(at, op.with_axes(axes), forms, stage)
         node = self.build.nodes[-1]
         passed = {m: _joined([f.partial[m] for f in forms]) for m in sorted(kept)}
         return [replace(f, partial=_left(node, target, f.tensor) | passed) for f in results]
@@ -212,7 +194,7 @@ class Spmd:
         values = {f.value for f in self.forms[Value(name)]}
         return sorted({n.stage for n in self.build.nodes if n.stage and values & set(n.operands)})
 
-    def _append(self, at: Occurrence, op: Op, forms: Sequence[Form], stage: str | None) -> list[Form]:
+    def append(self, at: Occurrence, op: Op, forms: Sequence[Form], stage: str | None) -> list[Form]:
         inferred = op.infer(*(f.tensor for f in forms))
         types = tuple(t.with_role(old.role) for t, old in zip(inferred, at.node.types, strict=True))
         label = self.build.fresh(at.node.name)
@@ -226,7 +208,7 @@ class Spmd:
         inputs = [macro.input(f"operand {i}", t) for i, t in enumerate(at.given)]
         if type(at.node.op).expand is Op.expand:
             cut = ", ".join(f"{a!r}" for a in at.node.op.whole_axes if a in active)
-            self._refuse(
+            self.refuse(
                 f"{at.node.name} ({at.node.op.kind}) needs axis {cut} whole; leave it unmapped, or map the axis it is "
                 "relabelled to"
             )
@@ -240,110 +222,6 @@ class Spmd:
                 known[Value(node.name, i)] = form.value
                 self.forms[form.value] = [form]
         return [self.forms[known[v]][0] for v in results]
-
-    # Loops.
-
-    def _loop(self, at: Occurrence, op: Repeat) -> list[Form]:
-        layers = self.layouts.splits((op.axis.name,), at.node.name).get(op.axis.name, ())
-        if layers and op.axis.name != LAYER:
-            self._refuse(
-                f"the iterations of {at.node.name} follow each other on every rank; leave {op.axis.name!r} unmapped"
-            )
-        sums = self._open_sums(at, op)
-        while True:  # a sum that one iteration completes is complete in all: try again with fewer
-            inner = Spmd(op.body, replace(self.layouts, in_blocks=self.layouts.in_blocks or op.axis.name == LAYER))
-            forms = self._enter_loop(at, op, inner, layers, sums)
-            results = self._body(op, inner, sums)
-            left = {i: frozenset(results[i].partial) for i in sums}
-            if left == sums:
-                break
-            sums = left
-        axis = replace(op.axis, splits=layers)
-        placed = self._append(at, replace(op, body=inner.build.graph(), axis=axis), forms, None)
-        if layers:
-            self.stage = "first" if op.reverse else "last"
-        stages = [self.stage if i < op.carried or not layers else None for i in range(len(placed))]
-        return [replace(f, partial=r.partial, stage=s) for f, r, s in zip(placed, results, stages, strict=True)]
-
-    def _open_sums(self, at: Occurrence, op: Repeat) -> dict[int, frozenset[str]]:
-        """Carried gradients that start at zero may stay partial: over which mesh dimensions at most."""
-        out = {}
-        for i, value in enumerate(at.operands[: op.carried]):
-            if at.given[i].role is Role.PARAMETER_GRADIENT and _is_zero(self.graph, value):
-                cut = _meshes(self.home(at.given[i], "a gradient"))
-                shards = self.layouts.scheme.accumulated == "shards"
-                out[i] = frozenset(self.layouts.scheme.meshes) - (cut if shards else set())
-        return out
-
-    def _enter_loop(
-        self, at: Occurrence, op: Repeat, inner: Spmd, layers: tuple[Split, ...], sums: dict[int, frozenset[str]]
-    ) -> list[Form]:
-        boundary = ("last" if op.reverse else "first") if layers and self.pipeline else self.stage
-        forms = []
-        for i, (name, value) in enumerate(zip(op.body.inputs, at.operands, strict=True)):
-            target = _without(self._loop_operand(op, i, value, inner, layers), sums.get(i, frozenset()))
-            form = self.bring(value, target, frozenset(), at.node.phase, boundary if i < op.carried else None)
-            if layers and i >= op.carried and form.stage is not None:
-                self._refuse(f"all stages run {at.node.name}, but only one has its {name!r}; move it into the loop")
-            inside = {a: s for a, s in target.items() if a != op.axis.name or i >= op.carried + op.stacked}
-            inner.enter(name, inside, sums.get(i, ()))
-            forms.append(form)
-        return forms
-
-    def _loop_operand(self, op: Repeat, i: int, value: Value, inner: Spmd, layers: tuple[Split, ...]) -> Target:
-        """Carried values come in the body's home layout, others in the form in which they were produced.
-
-        Parameters that are kept as gathered come as they are used.
-        """
-        tensor = list(op.body.inputs.values())[i]
-        if i < op.carried:
-            return inner.home(tensor, "a carried value")
-        target = dict(self.settled(value))
-        if tensor.role is Role.PARAMETER and self.layouts.keeps_gathered:
-            target = inner.layouts.splits(tensor.names, "a parameter in use")
-        if i < op.carried + op.stacked:
-            target[op.axis.name] = layers
-        return target
-
-    @staticmethod
-    def _body(op: Repeat, inner: Spmd, sums: dict[int, frozenset[str]]) -> list[Form]:
-        """Partition the body; gradients may leave it partial, other carried values return to their home layout."""
-        inner.run()
-        out, roots = [], [_root(op.body, v) for v in op.body.outputs.values()]
-        for i, (name, value) in enumerate(op.body.outputs.items()):
-            form = inner.forms[value][0]
-            if i < op.carried:
-                home = inner.home(list(op.body.inputs.values())[i], "a carried value")
-                kept = sums.get(i, frozenset()) & set(form.partial)
-                out.append(inner.output(name, _without(home, kept), kept))
-            elif op.body.type(value).role is Role.PARAMETER_GRADIENT:
-                out.append(inner.output(name, *inner.gradient_target(form)))
-            else:
-                out.append(inner.output(name, inner.saved(value, viewed=roots.count(_root(op.body, value)) > 1)))
-        return out
-
-
-def _root(graph: Graph, value: Value) -> Value:
-    """The value of which this one is a view under other names."""
-    while value.node in graph.by_name and isinstance(graph.by_name[value.node].op, Relabel):
-        value = graph.by_name[value.node].operands[0]
-    return value
-
-
-def _meshes(target: Splits) -> set[str]:
-    return {s.mesh for splits in target.values() for s in splits}
-
-
-def _without(target: Splits, meshes: frozenset[str]) -> Target:
-    return {axis: tuple(s for s in splits if s.mesh not in meshes) for axis, splits in target.items()}
-
-
-def _is_zero(graph: Graph, value: Value) -> bool:
-    """Is the value zero whatever the inputs are?"""
-    node = graph.by_name.get(value.node)
-    if node is None:
-        return False
-    return node.op == Constant(0.0) or (isinstance(node.op, Broadcast) and _is_zero(graph, node.operands[0]))
 
 
 def _stored_as(node: Node) -> Role | None:

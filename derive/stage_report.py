@@ -1,0 +1,135 @@
+"""What `derive stage` and `derive placements` print: the stages of an iteration under a placement, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from derive import expr
+from derive.building_blocks import EXPANSIONS, Blocks
+from derive.forms import Form, Max
+from derive.period import period
+from derive.placements import StageQuestion, depth_in_waves, stage_depth, stage_memory, stage_work
+from derive.render.typeset import display, with_sequence
+from graphs.errors import GraphError
+from graphs.placements import Placement, placement, placements
+from graphs.placements.presets import PRESETS, preset
+from graphs.stages import Options
+from graphs.stages.stage import MODELS, STAGES
+from graphs.symbols import size
+
+#: names of options on the command line -> what they set
+OPTIONS: dict[str, dict[str, Any]] = {
+    "own-log-probabilities": {"log_probabilities_own_pass": True},
+    "values-on-the-fly": {"values_own_pass": False},
+    "joint-update": {"joint_update": True},
+    "shared-prefill": {"share_prefill": True},
+    "sequential-reward": {"sequential_reward": True},
+    "epochs": {"epochs": size("n_ep")},
+    "updates": {"updates": size("n_up")},
+}
+
+
+def question(
+    algorithm: str,
+    place: str | None = None,
+    preset_name: str | None = None,
+    chosen: Iterable[str] = (),
+    expand: bool = False,
+    staleness: int | None = None,
+) -> StageQuestion:
+    """The whole iteration of an algorithm under a placement or a preset; GraphError for names that do not exist."""
+    if place is not None and preset_name is not None:
+        raise GraphError(f"placement {place!r} and preset {preset_name!r} both say where models run; give one")
+    options = Options()
+    where = placement(place or "baseline")
+    if preset_name is not None:
+        found = preset(preset_name)
+        options, where = found.options, found.placement
+    if staleness is not None:
+        if where.staleness is None:
+            raise GraphError(f"placement {where.name} does not overlap iterations; leave the staleness out")
+        where = replace(where, staleness=staleness)
+    for name in chosen:
+        if name not in OPTIONS:
+            raise GraphError(f"no option is called {name!r}; choose from {', '.join(OPTIONS)}")
+        options = replace(options, **OPTIONS[name])
+    blocks = Blocks(frozenset(EXPANSIONS)) if expand else Blocks()
+    return StageQuestion(algorithm, where, options=options, blocks=blocks)
+
+
+def stage_report(q: StageQuestion, waves: int | None = None) -> dict[str, Any]:
+    """Work, depth and memory of every stage, and depth and period of the iteration, in text form."""
+    stages = []
+    for stage in STAGES:
+        asked = replace(q, stage=stage)
+        stages.append(
+            {
+                "stage": stage,
+                "schemes": list(q.placement.schemes_of(stage)),
+                "invocations": [n.name for n in q.graph.invocations if n.stage == stage],
+                "work": shown(stage_work(asked).value),
+                "depth": shown(stage_depth(asked).value),
+                "memory": shown(stage_memory(asked).value),
+            }
+        )
+    iteration = {"work": stage_work(q), "depth": stage_depth(q), "period": period(q), "memory": stage_memory(q)}
+    out: dict[str, Any] = {
+        "algorithm": q.graph.name,
+        "placement": q.placement.name,
+        "source": q.placement.source,
+        "staleness": q.placement.staleness,
+        "stages": stages,
+        "iteration": {name: shown(measured.value) for name, measured in iteration.items()},
+    }
+    if waves is not None:
+        out["waves"] = {"count": waves, "depth": shown(depth_in_waves(q, Form.constant(waves)))}
+    return out
+
+
+def shown(value: Form | Max) -> str:
+    return expr.text(with_sequence(display(value)))
+
+
+def report_text(data: dict[str, Any]) -> str:
+    age = "" if data["staleness"] is None else f", staleness {data['staleness']}"
+    lines = [f"{data['algorithm']}, {data['placement']}{age} ({data['source']})"]
+    for row in data["stages"]:
+        used = f" [{', '.join(row['schemes'])}]" if row["schemes"] else ""
+        lines += ["", f"{row['stage']}{used}: {', '.join(row['invocations']) or 'nothing to run'}"]
+        lines += [f"  {name:<7} {row[name]}" for name in ("work", "depth", "memory")]
+    lines += ["", "Iteration", *(f"  {name:<7} {value}" for name, value in data["iteration"].items())]
+    if "waves" in data:
+        lines.append(f"  in {data['waves']['count']} waves, generation and assessment  {data['waves']['depth']}")
+    return "\n".join(lines) + "\n"
+
+
+# -- the list of placements -------------------------------------------------------------------------------------------
+def placements_report() -> dict[str, Any]:
+    """Every placement as declared, and the presets with the placement that each stands for."""
+    named = [_declaration(p) for p in placements().values()]
+    return {"placements": named, "presets": [_declaration(p.placement) for p in PRESETS.values()]}
+
+
+def _declaration(p: Placement) -> dict[str, Any]:
+    return {
+        "name": p.name,
+        "heading": p.heading,
+        "groups": [{"name": g.name, "exclusive": g.exclusive} for g in p.groups],
+        "mapping": {stage: {role: p.group(stage, role).name for role in MODELS} for stage in STAGES},
+        "barriers": [list(pair) for pair in p.barriers],
+        "schemes": {stage: list(names) for stage, names in p.schemes},
+        "staleness": p.staleness,
+        "shared_actor_critic": p.shared,
+        "source": p.source,
+    }
+
+
+def placements_text(data: dict[str, Any]) -> str:
+    lines = []
+    for p in data["placements"]:
+        groups = ", ".join(g["name"] + ("" if g["exclusive"] else " (concurrent)") for g in p["groups"])
+        lines += [f"{p['name']:<20} groups {groups}", f"{'':<20} {p['source']}"]
+    lines += ["", *(f"{'preset ' + p['name']:<24} {p['source']}" for p in data["presets"])]
+    return "\n".join(lines) + "\n"
