@@ -21,7 +21,7 @@ from derive.forms import Form
 from derive.interchange import from_sympy
 from derive.memory import ADAM_COPIES, GROUPS, MIXED_COPIES, Widths, elements, in_bytes, saved_terms, state_terms
 from derive.work import Term, work_terms
-from graphs.axes import Role, Window
+from graphs.axes import WEIGHTS, Role, Window
 from graphs.errors import GraphError
 from graphs.gallery import meshes_of
 from graphs.ir import Graph, Node
@@ -176,7 +176,7 @@ class Setting:
 
     # -- parameters and memory ----------------------------------------------------------------------------------------
     def parameters(self) -> dict[str, Amount]:
-        """All; those that work for a token; those of the latter that it is multiplied with.
+        """All; those that work for a token; those of the latter that it is multiplied with; those that are trained.
 
         Over all ranks these are the model's, without replicas.
         """
@@ -187,9 +187,14 @@ class Setting:
     def _counted(self, terms: Iterable[Term]) -> dict[str, Amount]:
         terms, shape, multiplied = list(terms), self.model.shape, _multiplied(self.whole)
         share = Form.constant(1) if shape.E is None else from_sympy(sympy.Rational(shape.E_a, shape.E))
-        routed = {name for name, t in self.whole.parameters() if "e" in t.names}
+        routed = {name for name, t in self.whole.weights() if "e" in t.names}
         at_work = [_scaled(t, share) if t.where in routed else t for t in terms]
-        counted = {"total": terms, "active": at_work, "matmul": [t for t in at_work if t.where in multiplied]}
+        counted = {
+            "total": terms,
+            "active": at_work,
+            "matmul": [t for t in at_work if t.where in multiplied],
+            "trained": [t for t in terms if t.role is Role.PARAMETER],
+        }
         return {name: self.amount(chosen, f"{name} parameters") for name, chosen in counted.items()}
 
     def memory(self, widths: Widths | None = None) -> dict[str, Amount]:
@@ -259,4 +264,4 @@ def _multiplied(graph: Graph) -> set[str]:
         elif isinstance(node.op, Repeat):
             inside = _multiplied(node.op.body)
             out |= {v.node for v, name in zip(node.operands, node.op.body.inputs, strict=True) if name in inside}
-    return out & {name for name, t in graph.inputs.items() if t.role is Role.PARAMETER}
+    return out & {name for name, t in graph.inputs.items() if t.role in WEIGHTS}

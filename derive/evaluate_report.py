@@ -73,6 +73,10 @@ def conventions(s: Setting) -> dict[str, Any]:
         "depth": "ceil(log2) steps for each reduction of a product and of a parameter's gradient; global: also "
         "collectives that reduce",
         "parameters": "matmul: those that a token is multiplied with, of the active experts; global: without replicas",
+        "adapters": "none"
+        if s.model.shape.rank is None
+        else f"rank {s.model.shape.rank} beside every projection of "
+        "attention and of gated or plain layers; routers, experts, norms and embeddings are frozen",
         "memory": "a training step between its passes: unfused attention, saved activations with masks and statistics; "
         "elements: Adam's 2 moments; bytes: these and a master copy; global: all ranks, replicas included",
         "kv_cache": "a token in every layer; in all: B(S+T-1) tokens, no more than its window in a windowed layer; "

@@ -31,6 +31,7 @@ MIXED_COPIES = 5
 #: what is kept, by the words in which memory is spoken of
 GROUPS: Mapping[Role, str] = {
     Role.PARAMETER: "weights",
+    Role.FROZEN: "weights",
     Role.PARAMETER_GRADIENT: "gradients",
     Role.OPTIMIZER: "optimizer",
     Role.INPUT: "activations",
@@ -77,13 +78,14 @@ def state_roles(copies: int) -> dict[Role, int]:
 def state_terms(graph: Graph, scheme: Scheme, copies: int = ADAM_COPIES) -> Iterator[Term]:
     """Elements per rank of each parameter, its gradient and its optimizer state, each as the scheme stores it.
 
-    One term per role and per boundary stage that reads the parameter.
+    A frozen parameter has neither of the latter.  One term per role and per boundary stage that reads the parameter.
     """
     layouts = Layouts(scheme)
-    for name, tensor in graph.parameters():
+    for name, tensor in graph.weights():
         users = [n for n in graph.nodes if Value(name) in n.operands]
         looped = any(isinstance(n.op, Repeat) for n in users)
-        for role, values in state_roles(copies).items():
+        frozen = tensor.role is Role.FROZEN
+        for role, values in ({Role.FROZEN: 1} if frozen else state_roles(copies)).items():
             stored_as = resplit(tensor, layouts.splits(tensor.names, f"the {role.value} {name!r}", role))
             for stage in sorted({n.stage for n in users}, key=str) if not looped else [None]:
                 yield Term(name, values * elements(stored_as, PAPER), "state", stage, looped, role)

@@ -81,7 +81,8 @@ class Shape(Sizes):
     ``h_kv`` heads of keys and values serve ``h`` query heads; ``d_h`` is the width of a head, whatever d/h is.
     ``d_ff`` is the width of dense feed-forward layers, ``d_s`` that of shared experts together.  In latent attention
     keys and values have a latent of ``d_kv`` channels and queries one of ``d_q``; ``d_h`` channels of a head carry no
-    position, ``d_r`` do, and ``d_v`` are mixed.  ``positions`` are the rows of a learned table.
+    position, ``d_r`` do, and ``d_v`` are mixed.  ``positions`` are the rows of a learned table.  ``rank`` is the width
+    of low-rank adapters.
     """
 
     h_kv: sympy.Expr | None = None
@@ -91,6 +92,7 @@ class Shape(Sizes):
     d_r: sympy.Expr | None = None
     d_v: sympy.Expr | None = None
     positions: sympy.Expr | None = None
+    rank: sympy.Expr | None = None
 
     @staticmethod
     def of(**given: sympy.Expr | int | None) -> Shape:
@@ -105,7 +107,7 @@ class Shape(Sizes):
         """The axes of `Sizes` that the model has, where h are heads of keys and values, and further ones.
 
         q query heads of a head of keys and values; latent and q_latent; rope and value channels of a head; p learned
-        position.
+        position; rank of adapters.
         """
         heads = self.h if self.h_kv is None else self.h_kv
         extents = {
@@ -125,5 +127,6 @@ class Shape(Sizes):
             "rope": self.d_r,
             "value": self.d_v,
             "p": self.positions,
+            "rank": self.rank,
         }
         return {name: Axis(name, extent) for name, extent in extents.items() if extent is not None}

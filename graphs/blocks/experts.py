@@ -65,7 +65,9 @@ class Experts:
 
     def _gates(self, at: Scope, x: Value) -> Value:
         """x[b,s,c] -> [b,s,e]: zero for experts that are not kept."""
-        scores = at.project(x, "W_r", "c", "r", "router", self.bias)
+        scores = at.contract(x, at.parameter("W_r", "c r"), "b s r", "router")
+        if self.bias:
+            scores = at.apply("add", scores, at.parameter("b_r", "r"), name="router.bias")
         if self.gates == SIGMOID:  # sigmoids over their sum are the softmax of their logs
             scores = at.apply("log_sigmoid", scores, name="router.log_sigmoid")
         (kept,) = at.build.add(Route("r", at.shape.E_a, dense=True), scores, name=f"{at.prefix}top_k")

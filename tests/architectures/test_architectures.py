@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import sympy
 
-from derive.costs.model import FULL
+from derive.costs.model import FULL, PAPER
 from derive.forms import total
 from derive.work import work_terms
 from graphs.architectures import Config, architectures, model_of
 from graphs.execute import run
 from graphs.ir import Graph
-from graphs.models.transformer import forward, periods
+from graphs.models.transformer import Transformer, forward, periods
 from graphs.schemes import Scheme, schemes
 from graphs.transforms.backward import Recompute, training
 from graphs.transforms.expand import expand_macros
@@ -26,8 +26,10 @@ from tests.strategies import arrays_for
 
 KNOWN = {a.name: a for a in architectures()}
 #: further configurations, as changes of a tiny one
+ADAPTED = {f"{name}, adapted": name for name in ("llama", "gpt2", "gpt-oss", "deepseek")}
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{name: (name, {}) for name in KNOWN},
+    **{name: (stem, {}) for name, stem in ADAPTED.items()},
     "llama, biases and one head of keys and values": (
         "llama", {"attention_bias": True, "num_key_value_heads": 1, "tie_word_embeddings": True},
     ),
@@ -45,9 +47,24 @@ def keys_of(name: str) -> dict[str, object]:
     return {**KNOWN[stem].tiny, **changes}
 
 
+def model_named(name: str) -> Transformer:
+    model = model_of(Config(keys_of(name), name))
+    return model.at(rank=2) if name in ADAPTED else model
+
+
 @cache
 def graph_of(name: str, loss: bool = True) -> Graph:
-    return forward(model_of(Config(keys_of(name), name)), loss)
+    return forward(model_named(name), loss)
+
+
+def merged(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a model without adapters: each product of two narrow ones added to the weight that it adapts."""
+    out = {n: a for n, a in inputs.items() if not n.endswith((".down", ".up"))}
+    for name, weight in out.items():
+        if f"{name}.down" in inputs:
+            down, up = inputs[f"{name}.down"], inputs[f"{name}.up"]
+            out[name] = weight + np.array([np.tensordot(a, b, 1) for a, b in zip(down, up, strict=True)])
+    return out
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -55,7 +72,7 @@ def test_a_model_is_what_plain_numpy_says(name: str) -> None:
     graph = graph_of(name)
     inputs = arrays_for(graph, N, seed=1)
     results = run(graph, inputs, N)
-    expected = Model(keys_of(name), inputs).logits()
+    expected = Model(keys_of(name), merged(inputs)).logits()
     np.testing.assert_allclose(results["out"], expected, rtol=1e-9, atol=1e-11)
     rows = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
     picked = np.take_along_axis(rows, inputs["targets"].astype(int)[..., None], axis=-1)
@@ -108,7 +125,7 @@ def test_computing_again_gives_the_same_gradients(name: str, recompute: Recomput
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_exact_work_of_a_training_step_is_its_scalar_expansion(name: str) -> None:
-    model = model_of(Config(keys_of(name), name)).at(B=2, m=3)
+    model = model_named(name).at(B=2, m=3)
     graph = expand_macros(training(forward(model, loss=True)))
     assert total(t.amount for t in work_terms(graph, FULL)).evaluate({}) == expand_graph(graph, {}).work
 
@@ -183,3 +200,17 @@ def test_a_model_of_symbols_has_the_forms_of_its_axes() -> None:
     from derive.interchange import from_sympy
 
     assert work == from_sympy(sympy.expand(expected))
+
+
+def test_adapters_alone_are_trained_and_products_with_frozen_weights_have_one_backward_product() -> None:
+    plain, adapted = graph_of("llama"), graph_of("llama, adapted")
+    assert {n for n, _ in adapted.weights()} == {n for n, _ in plain.weights()} | {n for n, _ in adapted.parameters()}
+    assert all(n.endswith((".down", ".up")) for n, _ in adapted.parameters())
+    rows, dense = 10, replace(PAPER, causal="dense")
+    work = {
+        name: total(t.amount for t in work_terms(training(graph), dense) if t.phase == "backward").evaluate({})
+        for name, graph in (("plain", plain), ("adapted", adapted))
+    }
+    frozen = 2 * (8 * 2 * 8 + 2 * 8 * 4 + 3 * 8 * 6) + 8 * 7  # two layers' projections, the unembedding
+    narrow = 2 * 2 * (2 * (8 + 8) + 2 * (8 + 4) + 3 * (8 + 6))
+    assert work["adapted"] == work["plain"] - 2 * rows * frozen + 4 * rows * narrow

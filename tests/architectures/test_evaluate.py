@@ -161,7 +161,7 @@ def test_a_step_that_computes_again_does_more_and_keeps_less() -> None:
 def test_the_command_prints_the_keys_of_the_contract_with_whole_numbers() -> None:
     data = asked("--config", "llama-3-8b", "--set", "S=128", "--set", "T=64", "--degree", "P_t=8")
     keys = {
-        "parameters": ["total", "active", "matmul"],
+        "parameters": ["total", "active", "matmul", "trained"],
         "work": ["forward", "backward", "training_step", "generation"],
         "depth": ["forward", "training_step"],
         "memory": ["weights", "gradients", "optimizer", "activations"],
