@@ -149,9 +149,10 @@ class Setting:
         pair counted once whatever the convention is for prefill.  Prefill is as executed, the steps are as
         computed for one query at a time.
         """
-        exact, steps = replace(self.costs, causal="exact"), self.model.decoding()
+        model = replace(self.model, ahead=0)
+        exact, steps = replace(self.costs, causal="exact"), model.decoding()
         row = Form.constant(Fraction(1, self.S))
-        prompt = work_terms(self._pass(self.model, self.S), self.costs)
+        prompt = work_terms(self._pass(model, self.S), self.costs)
         terms = [t if t.in_loop else _scaled(t, row) for t in prompt]
         for m, sign in ((self.S + self.T - 1, 1), (self.S, -1)):
             terms += [_scaled(t, Form.constant(sign)) for t in work_terms(self._pass(steps, m), exact)]

@@ -73,6 +73,7 @@ def conventions(s: Setting) -> dict[str, Any]:
         "depth": "ceil(log2) steps for each reduction of a product and of a parameter's gradient; global: also "
         "collectives that reduce",
         "parameters": "matmul: those that a token is multiplied with, of the active experts; global: without replicas",
+        "further_tokens": f"{s.model.ahead} of {s.model.modules} modules that predict them, in training alone",
         "adapters": "none"
         if s.model.shape.rank is None
         else f"rank {s.model.shape.rank} beside every projection of "

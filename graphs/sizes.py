@@ -107,7 +107,8 @@ class Shape(Sizes):
         """The axes of `Sizes` that the model has, where h are heads of keys and values, and further ones.
 
         q query heads of a head of keys and values; latent and q_latent; rope and value channels of a head; p learned
-        position; rank of adapters.
+        position; rank of adapters; onto, the
+        channels again.
         """
         heads = self.h if self.h_kv is None else self.h_kv
         extents = {
@@ -128,5 +129,6 @@ class Shape(Sizes):
             "value": self.d_v,
             "p": self.positions,
             "rank": self.rank,
+            "onto": self.d,
         }
         return {name: Axis(name, extent) for name, extent in extents.items() if extent is not None}

@@ -15,6 +15,7 @@ RECOMPUTE = ("none", "selective", "layer-boundary")
 @click.option("--degree", multiple=True, metavar="P_x=N", help="A degree of parallelism: P_d, P_p, P_t, P_c or P_e.")
 @click.option("--causal", type=click.Choice(("exact", "half", "dense")), default="exact", show_default=True)
 @click.option("--recompute", type=click.Choice(RECOMPUTE), default="none", help="What the backward pass does again.")
+@click.option("--multi-token", is_flag=True, help="With the modules that predict further tokens in training.")
 @click.option("--lora", type=click.IntRange(1), metavar="RANK", help="Train adapters of projections; freeze the rest.")
 @click.option("--dtype-bytes", type=click.IntRange(1), default=2, show_default=True, help="Of all but what follows.")
 @click.option("--width", multiple=True, metavar="GROUP=N", help="Bytes of an element of optimizer (4), statistics (4).")
@@ -27,6 +28,7 @@ def evaluate(
     degree: tuple[str, ...],
     causal: str,
     recompute: str,
+    multi_token: bool,
     lora: int | None,
     dtype_bytes: int,
     width: tuple[str, ...],
@@ -46,8 +48,8 @@ def evaluate(
     from graphs.transforms.backward import Recompute
 
     model = model_of(load(config))
-    if lora is not None:
-        model = model.at(rank=lora)
+    model = model.predicting() if multi_token else model
+    model = model if lora is None else model.at(rank=lora)
     usual = [f"{group}={dtype_bytes}" for group in ("weights", "gradients", "activations")]
     setting = Setting(
         model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import sympy
@@ -30,7 +31,10 @@ def read(config: Config) -> Transformer:
     experts = Experts(SIGMOID, sympy.Rational(scale.numerator, scale.denominator), shared=shared is not None)
     attention = Latent(rope_base(config), q_latent=config.has("q_lora_rank"))
     layers = [Layer(attention, Gated() if i < dense else experts) for i in range(count)]
-    return decoder_of(config, _shape(config, shared), layers)
+    modules = config.values.get("num_nextn_predict_layers") or 0
+    if type(modules) is not int or modules < 0:
+        config.refuse(f"num_nextn_predict_layers is {modules!r}; give it a number of modules, 0 for none")
+    return replace(decoder_of(config, _shape(config, shared), layers), modules=modules)
 
 
 def _shape(config: Config, shared: int | None) -> Shape:
@@ -64,6 +68,7 @@ ARCHITECTURE = Architecture(
         "dense first layers",
         "mixture of experts",
         "shared experts",
+        "multi-token prediction (on demand)",
         "rotary positions",
         "RMS norm",
     ),
@@ -79,6 +84,7 @@ ARCHITECTURE = Architecture(
         "num_attention_heads": 2,
         "num_experts_per_tok": 2,
         "num_hidden_layers": 3,
+        "num_nextn_predict_layers": 2,
         "q_lora_rank": 5,
         "qk_nope_head_dim": 3,
         "qk_rope_head_dim": 2,
@@ -90,6 +96,5 @@ ARCHITECTURE = Architecture(
     (
         "the bias that balances the choice of experts, which is adjusted and not trained",
         "the choice of groups of experts before that of experts",
-        "the multi-token prediction layers",
     ),
 )

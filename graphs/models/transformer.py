@@ -13,6 +13,7 @@ from graphs.axes import Axis, Causal, Role, Tensor
 from graphs.blocks.scope import Scope
 from graphs.errors import GraphError
 from graphs.ir import Builder, Graph, Value
+from graphs.models.prediction import joined
 from graphs.models.roles import mean_loss
 from graphs.ops.lookup import Lookup
 from graphs.ops.norm import LayerNorm
@@ -23,6 +24,8 @@ from graphs.sizes import Shape
 
 RMS, LAYER_NORM = "rms", "layer"
 EMBEDDING, HEAD, LEARNED = "W_e", "W_u", "W_p"
+#: weight of the loss of further tokens
+AHEAD = sympy.Rational(3, 10)
 
 
 class Part(Protocol):
@@ -54,7 +57,8 @@ class Transformer:
     """A model: its sizes and its layers from first to last.
 
     ``norm`` is ``rms``, or ``layer`` for layer norms with a bias; ``tied``: logits are read off the embedding table.
-    A table of learned positions is there where the shape has ``positions``.
+    A table of learned positions is there where the shape has ``positions``.  Of ``modules`` that predict further tokens
+    (`graphs.models.prediction`) ``ahead`` are in place.
     """
 
     name: str
@@ -62,6 +66,14 @@ class Transformer:
     layers: tuple[Layer, ...]
     norm: str = RMS
     tied: bool = False
+    modules: int = 0
+    ahead: int = 0
+
+    def predicting(self) -> Transformer:
+        """With its modules for further tokens in place; GraphError where it has none."""
+        if not self.modules:
+            raise GraphError(f"{self.name} has no modules that predict further tokens; evaluate it without them")
+        return replace(self, ahead=self.modules)
 
     def decoding(self) -> Transformer:
         """The same function as it is computed for one token at a time."""
@@ -75,7 +87,10 @@ class Transformer:
 
 
 def forward(model: Transformer, loss: bool = False) -> Graph:
-    """ids[b,s] -> logits ``out``[b,s,v]; with ``loss`` also the mean cross-entropy against targets[b,s]."""
+    """ids[b,s] -> logits ``out``[b,s,v]; with ``loss`` also the mean cross-entropy against targets[b,s].
+
+    Where modules are in place, also ``out_k`` for ``ids_k``, and `AHEAD` times their mean loss against ``targets_k``.
+    """
     build = Builder(model.name)
     at = Scope(build, model.shape)
     ids = build.input("ids", model.shape.tensor("b s", Role.INDEX))
@@ -87,13 +102,29 @@ def forward(model: Transformer, loss: bool = False) -> Graph:
     loops = periods(model.layers)
     for i, (layers, times) in enumerate(loops):
         x = _loop(at, x, model, layers, times, f"part_{i + 1}." if len(loops) > 1 else "")
-    x = _normalised(at, x, model.norm, "f")
-    table = at.parameter(EMBEDDING if model.tied else HEAD, "v c")
-    out = at.contract(x, table, "b s v", "unembedding")
+    out = _logits(at, x, model)
     build.output("out", out)
-    if loss:
-        build.output("loss", mean_loss(build, out, cross_entropy=True))
+    sum_of_losses = mean_loss(build, out, cross_entropy=True) if loss else None
+    for k in range(1, model.ahead + 1):
+        inside = at.within(f"ahead_{k}.")
+        x = joined(inside, x, Value(EMBEDDING), k)
+        x = _layer(inside, x, model.layers[-1], model.norm)
+        out = _logits(inside, x, model)
+        build.output(f"out_{k}", out)
+        if sum_of_losses is not None:
+            further = mean_loss(build, out, cross_entropy=True, against=f"targets_{k}")
+            further = at.apply("scale", further, factor=AHEAD / model.ahead, name=f"loss_{k}")
+            sum_of_losses = at.apply("add", sum_of_losses, further, name="losses")
+    if sum_of_losses is not None:
+        build.output("loss", sum_of_losses)
     return build.graph()
+
+
+def _logits(at: Scope, x: Value, model: Transformer) -> Value:
+    """x[b,s,c] -> [b,s,v], read off the model's one table."""
+    whole = replace(at, prefix="")
+    table = whole.parameter(EMBEDDING if model.tied else HEAD, "v c")
+    return at.contract(_normalised(at, x, model.norm, "f"), table, "b s v", "unembedding")
 
 
 def block(model: Transformer, layers: Sequence[Layer]) -> Graph:
@@ -102,12 +133,16 @@ def block(model: Transformer, layers: Sequence[Layer]) -> Graph:
     x = build.input("x", model.shape.tensor("b s c"))
     for i, layer in enumerate(layers):
         at = Scope(build, model.shape, f"{i + 1}." if len(layers) > 1 else "")
-        a = layer.attention.build(at, _normalised(at, x, model.norm, "1"))
-        x = at.apply("add", x, a, name="residual_1")
-        f = layer.ffn.build(at, _normalised(at, x, model.norm, "2"))
-        x = at.apply("add", x, f, name="residual_2")
+        x = _layer(at, x, layer, model.norm)
     build.output("x", x)
     return build.graph()
+
+
+def _layer(at: Scope, x: Value, layer: Layer, norm: str) -> Value:
+    a = layer.attention.build(at, _normalised(at, x, norm, "1"))
+    x = at.apply("add", x, a, name="residual_1")
+    f = layer.ffn.build(at, _normalised(at, x, norm, "2"))
+    return at.apply("add", x, f, name="residual_2")
 
 
 def _loop(at: Scope, x: Value, model: Transformer, layers: Sequence[Layer], times: int, prefix: str) -> Value:

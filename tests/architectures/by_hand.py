@@ -60,7 +60,7 @@ class Model:
         for part in parts:
             prefix = f"{part}." if part else ""
             mine = {n.removeprefix(prefix): a for n, a in self.arrays.items() if n.startswith(prefix)}
-            mine = {n: a for n, a in mine.items() if n not in OUTSIDE}
+            mine = {n: a for n, a in mine.items() if n not in OUTSIDE and not n.startswith(("ahead", "ids", "targets"))}
             turns = sorted({n.split(".")[0] for n in mine if n[0].isdigit()}) or [""]
             for i in range(len(next(iter(mine.values())))):
                 for one in turns:
@@ -68,8 +68,8 @@ class Model:
                     out.append({n.removeprefix(head): a[i] for n, a in mine.items() if n.startswith(head)})
         return out
 
-    def logits(self) -> Array:
-        """[b, s, v]."""
+    def logits(self, ahead: int = 0) -> list[Array]:
+        """[b, s, v] for the next token, and for so many further ones."""
         ids = self.arrays["ids"].astype(int)
         x = self.arrays["W_e"][ids]
         if "W_p" in self.arrays:
@@ -77,8 +77,17 @@ class Model:
         for i, w in enumerate(self.layers()):
             x = x + self.attended(self.norm(x, w, "1"), w, i)
             x = x + self.fed(self.norm(x, w, "2"), w)
-        x = self.norm(x, self.arrays, "f")
-        return x @ self.arrays.get("W_u", self.arrays["W_e"]).T
+        table = self.arrays.get("W_u", self.arrays["W_e"])
+        out = [self.norm(x, self.arrays, "f") @ table.T]
+        for k in range(1, ahead + 1):
+            w = {n.removeprefix(f"ahead_{k}."): a for n, a in self.arrays.items() if n.startswith(f"ahead_{k}.")}
+            e = self.arrays["W_e"][self.arrays[f"ids_{k}"].astype(int)]
+            both = np.concatenate((rms(x, w["gain_h"]), rms(e, w["gain_e"])), axis=-1)
+            x = both @ np.concatenate((w["W_h"], w["W_t"]))
+            x = x + self.attended(self.norm(x, w, "1"), w, -1)
+            x = x + self.fed(self.norm(x, w, "2"), w)
+            out.append(self.norm(x, w, "f") @ table.T)
+        return out
 
     def norm(self, x: Array, w: Mapping[str, Array], label: str) -> Array:
         if f"bias_{label}" in w:

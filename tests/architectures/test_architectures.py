@@ -13,6 +13,7 @@ from derive.costs.model import FULL, PAPER
 from derive.forms import total
 from derive.work import work_terms
 from graphs.architectures import Config, architectures, model_of
+from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Graph
 from graphs.models.transformer import Transformer, forward, periods
@@ -27,6 +28,7 @@ from tests.strategies import arrays_for
 KNOWN = {a.name: a for a in architectures()}
 #: further configurations, as changes of a tiny one
 ADAPTED = {f"{name}, adapted": name for name in ("llama", "gpt2", "gpt-oss", "deepseek")}
+AHEAD = "deepseek, two tokens further on"
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     **{name: (name, {}) for name in KNOWN},
     **{name: (stem, {}) for name, stem in ADAPTED.items()},
@@ -37,6 +39,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "qwen-moe with dense layers": ("qwen-moe", {"intermediate_size": 5, "mlp_only_layers": [0]}),
     "mistral without a window": ("mistral", {"sliding_window": None}),
     "deepseek, queries without a latent": ("deepseek", {"q_lora_rank": None, "n_shared_experts": None}),
+    AHEAD: ("deepseek", {}),
     "gpt2, untied": ("gpt2", {"tie_word_embeddings": False}),
 }  # fmt: skip
 N = {"V": 7}
@@ -49,6 +52,7 @@ def keys_of(name: str) -> dict[str, object]:
 
 def model_named(name: str) -> Transformer:
     model = model_of(Config(keys_of(name), name))
+    model = model.predicting() if name == AHEAD else model
     return model.at(rank=2) if name in ADAPTED else model
 
 
@@ -72,11 +76,16 @@ def test_a_model_is_what_plain_numpy_says(name: str) -> None:
     graph = graph_of(name)
     inputs = arrays_for(graph, N, seed=1)
     results = run(graph, inputs, N)
-    expected = Model(keys_of(name), merged(inputs)).logits()
-    np.testing.assert_allclose(results["out"], expected, rtol=1e-9, atol=1e-11)
-    rows = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
-    picked = np.take_along_axis(rows, inputs["targets"].astype(int)[..., None], axis=-1)
-    np.testing.assert_allclose(results["loss"], -picked.mean(), rtol=1e-9)
+    ahead = model_named(name).ahead
+    losses = []
+    for k, expected in enumerate(Model(keys_of(name), merged(inputs)).logits(ahead)):
+        label = f"_{k}" if k else ""
+        np.testing.assert_allclose(results[f"out{label}"], expected, rtol=1e-9, atol=1e-11)
+        rows = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
+        picked = np.take_along_axis(rows, inputs[f"targets{label}"].astype(int)[..., None], axis=-1)
+        losses.append(-picked.mean())
+    weight = 0.3 / ahead if ahead else 0.0
+    np.testing.assert_allclose(results["loss"], losses[0] + weight * sum(losses[1:]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", [n for n in VARIANTS if n.startswith("deepseek")])
@@ -102,7 +111,7 @@ def test_writing_macros_out_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_gradients_are_slopes_of_the_loss(name: str) -> None:
     """Each parameter along a random direction of its own; central differences."""
-    graph, step = graph_of(name), 1e-5
+    graph, step = graph_of(name), 1e-6
     inputs, rng = arrays_for(graph, N, seed=3), np.random.default_rng(4)
     results = run(training(graph), inputs, N)
     assert {n for n in results if n.startswith("grad:")} == {f"grad:{n}" for n, _ in graph.parameters()}
@@ -214,3 +223,14 @@ def test_adapters_alone_are_trained_and_products_with_frozen_weights_have_one_ba
     frozen = 2 * (8 * 2 * 8 + 2 * 8 * 4 + 3 * 8 * 6) + 8 * 7  # two layers' projections, the unembedding
     narrow = 2 * 2 * (2 * (8 + 8) + 2 * (8 + 4) + 3 * (8 + 6))
     assert work["adapted"] == work["plain"] - 2 * rows * frozen + 4 * rows * narrow
+
+
+def test_a_module_for_a_further_token_costs_a_layer_a_join_and_logits() -> None:
+    """Forward, over 10 rows; its layer is the model's last, and its table the model's own."""
+    plain, ahead = (forward(model_named(n)) for n in ("deepseek", AHEAD))
+    work = [total(t.amount for t in work_terms(g, PAPER)).evaluate({}) for g in (plain, ahead)]
+    looped = [t for t in work_terms(plain, PAPER) if t.where.startswith("part_2.")]  # two equal layers
+    assert work[1] - work[0] == total(t.amount for t in looped).evaluate({}) + 2 * 10 * 2 * (2 * 8 * 8 + 8 * 7)
+    assert not [n for n, _ in ahead.parameters() if n.startswith("ahead") and n.endswith(("W_u", "W_e"))]
+    with pytest.raises(GraphError, match=r"^llama has no modules that predict further tokens; evaluate it without"):
+        KNOWN["llama"].example().predicting()
