@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import groupby
 from math import prod
 
 import sympy
@@ -165,7 +166,24 @@ class Setting:
     # -- depth --------------------------------------------------------------------------------------------------------
     def depth(self) -> dict[str, Amount]:
         """Longest chains of additions, each reduction as a balanced tree; over all ranks with reducing collectives."""
-        return {"forward": self._longest(self.pass_graph, ["out"]), "training_step": self._longest(self.split, None)}
+        found = {
+            "forward": self._longest(self.pass_graph, ["out"]),
+            "training_step": self._longest(self.split, None),
+        }
+        return found if "P_c" in self.degrees else found | {"generation": self._generation_depth()}
+
+    def _generation_depth(self) -> Amount:
+        """One token after the other: each step's chain is that of the last token of a pass over as many tokens.
+
+        Of the number of tokens only the height of the tree over them matters.
+        """
+        model = replace(self.model, ahead=0)
+        chains = [(1, self._longest(self._pass(model, self.S), ["out"]))]
+        lengths = range(self.S + 1, self.S + self.T)
+        for _, alike in groupby(lengths, key=lambda m: (m - 1).bit_length()):
+            steps = list(alike)
+            chains.append((len(steps), self._longest(self._pass(model.decoding(), steps[0]), ["out"])))
+        return Amount(sum(n * c.rank for n, c in chains), sum(n * c.world for n, c in chains))
 
     def _longest(self, graph: Graph, outputs: list[str] | None) -> Amount:
         found = []

@@ -142,5 +142,5 @@ def _stage_of(graph: Graph, value: Value) -> str | None:
 
 def elements(tensor: Tensor, model: CostModel) -> Form:
     """Stored entries of one rank: masked entries are stored too, those of experts that serve no token are not."""
-    domain = (r for r in tensor.domain if not isinstance(r, Window))
-    return volume(tensor.axes, domain, replace(model, causal="dense"))
+    tensor = replace(tensor, domain=tuple(r for r in tensor.domain if not isinstance(r, Window)))
+    return volume(tensor.axes, tensor.domain, replace(model, causal="dense"))

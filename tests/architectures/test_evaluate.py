@@ -163,7 +163,7 @@ def test_the_command_prints_the_keys_of_the_contract_with_whole_numbers() -> Non
     keys = {
         "parameters": ["total", "active", "matmul", "trained"],
         "work": ["forward", "backward", "training_step", "generation"],
-        "depth": ["forward", "training_step"],
+        "depth": ["forward", "training_step", "generation"],
         "memory": ["weights", "gradients", "optimizer", "activations"],
         "memory_bytes": ["weights", "gradients", "optimizer", "activations"],
         "kv_cache": ["elements_per_token", "bytes_per_token", "elements", "bytes"],
@@ -273,3 +273,20 @@ def test_generating_costs_what_the_graph_of_every_step_costs(S: int, T: int, B: 
     found = Setting(tiny("gpt2", **keys), B=B, S=S, T=T).work()["generation"].rank
     steps = generation_work(Question(model=replace(PAPER, causal="exact"))).value
     assert found == B * steps.evaluate({"S": S, "T": T, "d": 2 * h, "h": h, "d_ff": 5, "L": 3, "V": 11})
+
+
+@settings(max_examples=5, deadline=None)
+@given(S=st.integers(1, 6), T=st.integers(1, 6))
+def test_generating_takes_as_long_as_its_steps_one_after_the_other(S: int, T: int) -> None:
+    """By hand, for one layer of latent attention: prefill writes keys out, steps are absorbed."""
+    model = tiny("deepseek", num_hidden_layers=1, first_k_dense_replace=1)
+
+    def tree(n: int) -> int:
+        return (n - 1).bit_length()
+
+    # d 8, q 5 after a norm, head of 3 + 2 channels, latent 6, value 4 in 2 heads, f 6; norms are free
+    queries = tree(8) + tree(5)  # as deep as latent and key: 3 + 3
+    after = tree(2 * 4) + tree(8) + tree(6) + tree(8)  # out, gate or up, down, logits
+    prefill = max(queries, tree(8) + tree(6)) + tree(3) + tree(S) + after
+    steps = sum(queries + tree(3) + tree(6) + tree(S + t) + tree(6) + after for t in range(1, T))
+    assert Setting(model, S=S, T=T).depth()["generation"].rank == prefill + steps
