@@ -114,13 +114,18 @@ def work(q: Question, phases: Iterable[str] = ("forward", "recompute", "backward
     """FLOPs of the named phases."""
     wanted = set(phases)
     graph = graph_of(q, FORWARD if wanted == {"forward"} else TRAINING)
-    return gather(q, [t for t in work_terms(graph, q.model) if t.phase in wanted])
+    return gather(q, [t for t in work_terms(graph, _seen(q)) if t.phase in wanted])
+
+
+def _seen(q: Question) -> CostModel:
+    """Over all ranks it does not matter which rank does more than its share: they are counted at the mean."""
+    return replace(q.model, balanced_causal=True, balanced_routing=True) if q.over_all_ranks else q.model
 
 
 def held(q: Question) -> list[Term]:
     """Elements of one rank at the end of the forward pass of a training step: training state and saved values."""
     graph = graph_of(replace(q, model=PAPER))  # what is kept does not depend on how operations are counted
-    saved = [t for t in saved_terms(graph, q.model) if t.in_loop or t.role is Role.PARAMETER or not q.blocks_only]
+    saved = [t for t in saved_terms(graph, _seen(q)) if t.in_loop or t.role is Role.PARAMETER or not q.blocks_only]
     return [*state_terms(graph, schemes()[q.scheme], q.copies), *saved]
 
 

@@ -38,6 +38,7 @@ GROUPS: Mapping[Role, str] = {
     Role.ACTIVATION: "activations",
     Role.MASK: "masks",
     Role.STATISTIC: "statistics",
+    Role.DETACHED: "statistics",
 }
 
 
@@ -63,7 +64,8 @@ class Widths:
 
 def group_of(term: Term) -> str:
     if term.role is None or term.role not in GROUPS:
-        raise GraphError(f"{term.where} is not kept from pass to pass; only {', '.join(GROUPS.values())} are")
+        known = ", ".join(dict.fromkeys(GROUPS.values()))
+        raise GraphError(f"{term.where} is not kept from pass to pass; only {known} are")
     return GROUPS[term.role]
 
 

@@ -61,7 +61,7 @@ def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
     if model.causal == "dense":
         return part * side
     extra = Form.constant(1 if model.causal == "exact" else 0)
-    if model.balanced_causal or not split.splits:
+    if model.balanced_causal or all(s.layout == "zigzag" for s in split.splits):
         return part * (side + extra) / 2
     return part * (2 * side - part + extra) / 2
 

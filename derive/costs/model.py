@@ -14,8 +14,8 @@ class CostModel:
     ``gemm_only``: work counts contractions alone, and depth counts the reduction chains of contractions and the
     accumulation of parameter gradients; else every kind of operation counts.
     ``exact_depth``: a reduction of k values takes ceil(log2 k) steps and a product one more; else log2 k.
-    ``balanced_causal``: where a causal axis is split, all ranks do the mean (a zigzag layout makes them alike); else
-    the rank with most work under contiguous slices is counted.
+    ``balanced_causal``: where a causal axis is split, all ranks do the mean, as under a zigzag layout they do anyway;
+    else the rank with most work under contiguous slices is counted.
     ``balanced_routing``: every rank of a split expert axis serves its share of a token's active experts; else the rank
     that serves them all is counted.
     """

@@ -13,3 +13,4 @@ SCHEME = Scheme(
     source="Lepikhin et al. 2020, GShard; with the dispatched layer the exchanges are all-to-all",
 )
 FFN = "dispatched"
+ASSUMES = ("balanced-routing", "experts-per-rank")

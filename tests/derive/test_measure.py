@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from derive.costs.model import PAPER
-from derive.forms import symbol
+from derive.forms import symbol, total
 from derive.measure import Question, backward_depth, degrees, forward_depth, memory, training_depth, work
-from graphs.blocks.decoder import EXPERTS
-from graphs.schemes import schemes
-from graphs.transforms.backward import Recompute
+from derive.work import work_terms
+from graphs.blocks.decoder import ATTENTIONS, EXPERTS, FEED_FORWARDS
+from graphs.models.roles import forward
+from graphs.schemes import Scheme, declared, schemes
+from graphs.transforms.backward import Recompute, training
+from graphs.transforms.partition import partition
 
 ALL = replace(PAPER, name="all", gemm_only=False)
 SCHEMES = sorted(schemes())
@@ -41,6 +44,26 @@ def test_degree_one_gives_back_the_base_cost(measure, scheme) -> None:
 def test_work_over_all_ranks_is_conserved(scheme) -> None:
     question = Question(blocks_only=True, over_all_ranks=True)
     assert work(replace(question, scheme=scheme)).value == work(question).value
+
+
+@pytest.mark.parametrize("measure", [work, memory])
+@pytest.mark.parametrize("scheme", ["Context", "Ring", "Expert", "Expert-A2A", "5D"])
+def test_over_all_ranks_it_does_not_matter_which_rank_does_more_than_its_share(scheme, measure) -> None:
+    one = declared()[scheme]
+    ffn, attention = FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]
+    question = Question(scheme=scheme, over_all_ranks=True, blocks_only=True, ffn=ffn, attention=attention)
+    uneven = replace(PAPER, name="uneven", balanced_causal=False, balanced_routing=False)
+    assert measure(replace(question, model=uneven)).value == measure(question).value
+
+
+def test_zigzag_positions_share_the_causal_products_evenly_without_an_assumption() -> None:
+    uneven = Question(model=replace(PAPER, name="uneven", balanced_causal=False), blocks_only=True)
+    even = work(replace(uneven, model=PAPER, scheme="Context")).value
+    entries = tuple(replace(e, layout="zigzag") for e in schemes()["Context"].entries)
+    graph = partition(training(forward(uneven.sizes, loss=True)), Scheme("zigzag", entries, "test"))
+    terms = [t for t in work_terms(graph, uneven.model) if t.in_loop]
+    assert {total(t.amount for t in terms)} == set(even.members)
+    assert work(replace(uneven, scheme="Context")).value != even
 
 
 def test_expert_parallelism_repeats_all_but_the_experts() -> None:
