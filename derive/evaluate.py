@@ -48,7 +48,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class Setting:
-    """``B`` sequences of ``S`` prompt tokens and ``T`` generated ones, under conventions, on a mesh."""
+    """``B`` sequences of ``S`` prompt tokens and ``T`` generated ones, under conventions, on a mesh.
+
+    ``widths`` are bytes of an element of what a training step holds, ``cache_width`` those of one of the cache.
+    """
 
     model: Transformer
     B: int = 1
@@ -57,7 +60,8 @@ class Setting:
     causal: str = "exact"
     degrees: Mapping[str, int] = field(default_factory=dict)
     recompute: Recompute = Recompute.NONE
-    widths: Widths = Widths(statistics=4)  # noqa: RUF009 - frozen
+    widths: Widths = Widths()  # noqa: RUF009 - frozen
+    cache_width: int = 2
 
     def __post_init__(self) -> None:
         rows = self.model.shape.positions

@@ -24,7 +24,7 @@ SECTIONS = {
 def report(s: Setting, limit: int | None = None) -> dict[str, Any]:
     """One object; with degrees also ``per_rank`` and ``global``.  ``limit``: bytes of a device's memory."""
     cache, in_bytes = s.cache(), s.memory(s.widths)
-    width = s.widths.activations
+    width = s.cache_width
     found: dict[str, dict[str, Amount]] = {
         "parameters": s.parameters(),
         "work": s.work(),
@@ -82,7 +82,7 @@ def conventions(s: Setting) -> dict[str, Any]:
         "elements: Adam's 2 moments; bytes: these and a master copy; global: all ranks, replicas included",
         "kv_cache": "a token in every layer; in all: B(S+T-1) tokens, no more than its window in a windowed layer; "
         "global: a token's entry without replicas, all with them",
-        "widths": asdict(s.widths),
+        "widths": asdict(s.widths) | {"cache": s.cache_width},
     }
 
 

@@ -17,8 +17,9 @@ RECOMPUTE = ("none", "selective", "layer-boundary")
 @click.option("--recompute", type=click.Choice(RECOMPUTE), default="none", help="What the backward pass does again.")
 @click.option("--multi-token", is_flag=True, help="With the modules that predict further tokens in training.")
 @click.option("--lora", type=click.IntRange(1), metavar="RANK", help="Train adapters of projections; freeze the rest.")
-@click.option("--dtype-bytes", type=click.IntRange(1), default=2, show_default=True, help="Of all but what follows.")
-@click.option("--width", multiple=True, metavar="GROUP=N", help="Bytes of an element of optimizer (4), statistics (4).")
+@click.option("--dtype-bytes", type=click.IntRange(1), default=2, show_default=True, help="Bytes of most elements.")
+@click.option("--width", multiple=True, metavar="GROUP=N", help="Of weights, gradients, optimizer (4), ...")
+@click.option("--cache-bytes", type=click.IntRange(1), help="Of the key-value cache (default: as --dtype-bytes).")
 @click.option("--device-memory", metavar="BYTES", help="Say if a training step fits: bytes, or as in 80GiB or 80GB.")
 @AS_JSON
 @one_sentence_errors
@@ -32,6 +33,7 @@ def evaluate(
     lora: int | None,
     dtype_bytes: int,
     width: tuple[str, ...],
+    cache_bytes: int | None,
     device_memory: str | None,
     as_json: bool,
 ) -> None:
@@ -58,6 +60,7 @@ def evaluate(
         degrees=parse_sizes(degree),
         recompute=Recompute(recompute.replace("-", "_")),
         widths=widths_of([*usual, *width]),
+        cache_width=cache_bytes or dtype_bytes,
     )
     data = report(setting, None if device_memory is None else parse_amount(device_memory))
     click.echo(to_json(data) if as_json else to_text(data), nl=False)

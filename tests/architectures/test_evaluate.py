@@ -185,6 +185,15 @@ def test_whether_a_step_fits_is_said_of_the_bytes_of_a_rank() -> None:
     assert (parse_amount("80GiB"), parse_amount("80GB"), parse_amount("7")) == (80 * 2**30, 80 * 10**9, 7)
 
 
+def test_bytes_are_those_of_the_widths_of_each_role() -> None:
+    words = ("--config", "gpt2", "--set", "S=8", "--set", "T=8", "--dtype-bytes", "4", "--width", "gradients=2")
+    data = asked(*words, "--cache-bytes", "1")
+    n = data["parameters"]["total"]
+    assert [data["memory_bytes"][g] for g in ("weights", "gradients", "optimizer")] == [4 * n, 2 * n, 3 * 4 * n]
+    assert data["kv_cache"]["bytes_per_token"] == data["kv_cache"]["elements_per_token"]
+    assert asked(*words)["kv_cache"]["bytes_per_token"] == 4 * data["kv_cache"]["elements_per_token"]
+
+
 def test_generation_is_left_out_where_positions_are_cut() -> None:
     data = asked("--config", "llama-3-8b", "--degree", "P_c=4")
     assert "generation" not in data["work"]
@@ -290,3 +299,11 @@ def test_generating_takes_as_long_as_its_steps_one_after_the_other(S: int, T: in
     prefill = max(queries, tree(8) + tree(6)) + tree(3) + tree(S) + after
     steps = sum(queries + tree(3) + tree(6) + tree(S + t) + tree(6) + after for t in range(1, T))
     assert Setting(model, S=S, T=T).depth()["generation"].rank == prefill + steps
+
+
+@pytest.mark.parametrize("name", ["mistral", "deepseek"])
+def test_decode_steps_count_the_pairs_that_they_see_whatever_prefill_counts(name: str) -> None:
+    found = {c: Setting(tiny(name), S=6, T=5, causal=c).work()["generation"].rank for c in ("exact", "half", "dense")}
+    prefill = {c: Setting(tiny(name), S=5, T=1, causal=c).work()["forward"].rank for c in found}
+    assert found["half"] - found["exact"] == prefill["half"] - prefill["exact"] < 0
+    assert found["dense"] - found["exact"] == prefill["dense"] - prefill["exact"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import sympy
@@ -87,3 +88,12 @@ def test_ranks_that_share_the_queries_of_a_window_do_its_mean_work() -> None:
     assert volume((query, key), window, FULL) == Form.constant(21) / symbol("P_c")
     with pytest.raises(GraphError, match="balance the causal work"):
         volume((query, key), window, replace(FULL, balanced_causal=False))
+
+
+@given(m=st.integers(1, 60), width=st.integers(1, 70))
+def test_dense_and_half_counts_are_a_full_band_and_the_band_below_the_diagonal(m: int, width: int) -> None:
+    """Dense: as many keys for every query as the widest row has; half: the area under the mask, without its steps."""
+    masked, w = tensor("s t", m, width), min(m, width)
+    found = {c: volume(masked.axes, masked.domain, replace(PAPER, causal=c)).evaluate({}) for c in ("dense", "half")}
+    assert found["dense"] == sum(w for _ in range(m))
+    assert found["half"] == sum(min(s, w) for s in range(m)) + Fraction(w, 2)
