@@ -24,6 +24,7 @@ from derive.options import parse_amount
 from graphs.architectures import Config, architectures, model_of
 from graphs.errors import GraphError
 from graphs.models.transformer import Transformer
+from graphs.transforms.backward import Recompute
 
 KNOWN = {a.name: a for a in architectures()}
 
@@ -150,8 +151,6 @@ def test_stages_share_layers_and_the_last_one_reads_the_logits() -> None:
 
 
 def test_a_step_that_computes_again_does_more_and_keeps_less() -> None:
-    from graphs.transforms.backward import Recompute
-
     plain, again = (Setting(tiny("llama"), S=3, T=3, recompute=r) for r in (Recompute.NONE, Recompute.LAYER_BOUNDARY))
     assert again.work()["backward"].rank > plain.work()["backward"].rank
     assert again.memory()["activations"].rank < plain.memory()["activations"].rank
@@ -307,3 +306,15 @@ def test_decode_steps_count_the_pairs_that_they_see_whatever_prefill_counts(name
     prefill = {c: Setting(tiny(name), S=5, T=1, causal=c).work()["forward"].rank for c in found}
     assert found["half"] - found["exact"] == prefill["half"] - prefill["exact"] < 0
     assert found["dense"] - found["exact"] == prefill["dense"] - prefill["exact"] > 0
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_fused_attention_keeps_nothing_for_each_pair_of_positions(name: str) -> None:
+    """What is kept grows linearly with the sequence under selective recomputation, and not without it."""
+    model = tiny(name) if name != "gpt2" else tiny(name, n_positions=20)
+
+    def bend(recompute: Recompute) -> int:
+        kept = [Setting(model, S=m, T=2, recompute=recompute).memory()["activations"].rank for m in (4, 6, 8)]
+        return kept[0] - 2 * kept[1] + kept[2]
+
+    assert bend(Recompute.SELECTIVE) == 0 < bend(Recompute.NONE)
