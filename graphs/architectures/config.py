@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -52,9 +53,9 @@ class Config:
     def number(self, key: str, default: float | None = None) -> float:
         """A positive number; ``default`` where the key is absent or null."""
         value = self._value(key) if default is None or self.has(key) else default
-        if type(value) not in (int, float) or not value > 0:  # type: ignore[operator]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             self.refuse(f"{key} is {value!r}; give it a positive number")
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false; ``default`` where the key is absent or null."""

@@ -10,6 +10,7 @@ from graphs.sizes import Shape
 
 #: how long the sequences of a tiny example are, and how many of them there are
 TINY_BATCH, TINY_LENGTH = 2, 5
+MOST_LAYERS = 10_000
 
 
 def shape_of(config: Config, **further: int | None) -> Shape:
@@ -18,7 +19,7 @@ def shape_of(config: Config, **further: int | None) -> Shape:
     sizes: dict[str, int | None] = {
         "B": TINY_BATCH,
         "m": TINY_LENGTH,
-        "L": config.count("num_hidden_layers"),
+        "L": layers_of(config),
         "d": config.count("hidden_size"),
         "h": h,
         "h_kv": h_kv,
@@ -27,6 +28,21 @@ def shape_of(config: Config, **further: int | None) -> Shape:
         "V": config.count("vocab_size"),
     }
     return Shape.of(**(sizes | further))
+
+
+def layers_of(config: Config, key: str = "num_hidden_layers") -> int:
+    count = config.count(key)
+    if count > MOST_LAYERS:
+        config.refuse(f"{key} is {count}; a model has at most {MOST_LAYERS} layers here")
+    return count
+
+
+def experts_of(config: Config, key: str) -> dict[str, int]:
+    """How many experts there are, under that key, and how many of them serve a token."""
+    every, active = config.count(key), config.count("num_experts_per_tok")
+    if active > every:
+        config.refuse(f"num_experts_per_tok {active} is more than {key} {every}; change one")
+    return {"E": every, "E_a": active}
 
 
 def heads_of(config: Config) -> tuple[int, int, int]:
@@ -51,13 +67,11 @@ def rope_base(config: Config) -> float:
 def windows_of(config: Config) -> list[sympy.Expr | None]:
     """For each layer its window, or None where it sees all keys, as ``layer_types`` says."""
     kinds = config.items("layer_types")
-    if len(kinds) != config.count("num_hidden_layers"):
-        config.refuse(
-            f"layer_types names {len(kinds)} layers, num_hidden_layers is {config.count('num_hidden_layers')}"
-        )
+    if len(kinds) != layers_of(config):
+        config.refuse(f"layer_types names {len(kinds)} layers, num_hidden_layers is {layers_of(config)}; change one")
     known = {"full_attention": None, "sliding_attention": sympy.Integer(config.count("sliding_window", default=1))}
     for kind in kinds:
-        if kind not in known:
+        if not isinstance(kind, str) or kind not in known:
             config.refuse(f"layer_types has {kind!r}, of which nothing is known here; use {' or '.join(known)}")
         if kind == "sliding_attention":
             config.count("sliding_window")

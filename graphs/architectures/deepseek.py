@@ -9,7 +9,7 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, rope_base
+from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
 from graphs.blocks.experts import SIGMOID, Experts
 from graphs.blocks.gated import Gated
 from graphs.blocks.latent import Latent
@@ -23,7 +23,7 @@ def read(config: Config) -> Transformer:
     config.must_be("scoring_func", only="sigmoid")
     if not config.flag("norm_topk_prob", default=True):
         config.refuse("norm_topk_prob is false; only gates that are normalised over the kept experts are supported")
-    count, dense = config.count("num_hidden_layers"), config.values.get("first_k_dense_replace", 0)
+    count, dense = layers_of(config), config.values.get("first_k_dense_replace", 0)
     if type(dense) is not int or not 0 <= dense <= count:
         config.refuse(f"first_k_dense_replace is {dense!r}; give it a number of layers, 0 to {count}")
     scale = Fraction(str(config.number("routed_scaling_factor", default=1.0)))
@@ -42,7 +42,7 @@ def _shape(config: Config, shared: int | None) -> Shape:
     return Shape.of(
         B=TINY_BATCH,
         m=TINY_LENGTH,
-        L=config.count("num_hidden_layers"),
+        L=layers_of(config),
         d=config.count("hidden_size"),
         h=config.count("num_attention_heads"),
         d_h=config.count("qk_nope_head_dim"),
@@ -53,8 +53,7 @@ def _shape(config: Config, shared: int | None) -> Shape:
         d_ff=config.count("intermediate_size"),
         d_e=width,
         d_s=None if shared is None else shared * width,
-        E=config.count("n_routed_experts"),
-        E_a=config.count("num_experts_per_tok"),
+        **experts_of(config, "n_routed_experts"),
         V=config.count("vocab_size"),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH
+from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, layers_of
 from graphs.blocks.gated import Plain
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import LAYER_NORM, Layer, Transformer
@@ -14,7 +14,7 @@ from graphs.sizes import Shape
 def read(config: Config) -> Transformer:
     config.must_be("activation_function", only="gelu_new")
     config.must_be("add_cross_attention", only=False)
-    d, h, count = config.count("n_embd"), config.count("n_head"), config.count("n_layer")
+    d, h, count = config.count("n_embd"), config.count("n_head"), layers_of(config, "n_layer")
     if d % h:
         config.refuse(f"n_head {h} does not divide n_embd {d}; change one")
     shape = Shape.of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of
 from graphs.blocks.gated import Gated
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -15,7 +15,7 @@ def read(config: Config) -> Transformer:
     attention = Grouped(rope_base(config), bias=bias, out_bias=bias)
     layer = Layer(attention, Gated(config.flag("mlp_bias", default=False)))
     config.count("intermediate_size")
-    return decoder_of(config, shape_of(config), [layer] * config.count("num_hidden_layers"))
+    return decoder_of(config, shape_of(config), [layer] * layers_of(config))
 
 
 ARCHITECTURE = Architecture(

@@ -6,7 +6,7 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of
 from graphs.blocks.gated import Gated
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -16,7 +16,7 @@ def read(config: Config) -> Transformer:
     width = config.optional("sliding_window")
     attention = Grouped(rope_base(config), window=None if width is None else sympy.Integer(width))
     config.count("intermediate_size")
-    return decoder_of(config, shape_of(config), [Layer(attention, Gated())] * config.count("num_hidden_layers"))
+    return decoder_of(config, shape_of(config), [Layer(attention, Gated())] * layers_of(config))
 
 
 ARCHITECTURE = Architecture(

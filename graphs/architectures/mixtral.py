@@ -6,7 +6,7 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of
 from graphs.blocks.experts import Experts
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -18,11 +18,10 @@ def read(config: Config) -> Transformer:
     shape = shape_of(
         config,
         d_ff=None,
-        E=config.count("num_local_experts"),
-        E_a=config.count("num_experts_per_tok"),
+        **experts_of(config, "num_local_experts"),
         d_e=config.count("intermediate_size"),
     )
-    return decoder_of(config, shape, [Layer(attention, Experts())] * config.count("num_hidden_layers"))
+    return decoder_of(config, shape, [Layer(attention, Experts())] * layers_of(config))
 
 
 ARCHITECTURE = Architecture(

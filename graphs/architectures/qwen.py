@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, rope_base, shape_of, windows_of
+from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of, windows_of
 from graphs.blocks.gated import Gated
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -17,7 +17,7 @@ def read(config: Config) -> Transformer:
     is_third = config.model_type == "qwen3"
     if is_third and not config.has("head_dim"):
         config = Config({**config.values, "head_dim": HEAD}, config.place)
-    count = config.count("num_hidden_layers")
+    count = layers_of(config)
     if config.has("layer_types"):
         windows = windows_of(config)
     else:

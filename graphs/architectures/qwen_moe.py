@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of
 from graphs.architectures.qwen import HEAD
 from graphs.blocks.experts import Experts
 from graphs.blocks.gated import Gated
@@ -23,15 +23,13 @@ def read(config: Config) -> Transformer:
     every = config.count("decoder_sparse_step", default=1)
     dense = config.items("mlp_only_layers") if config.has("mlp_only_layers") else []
     layers = [
-        Layer(attention, Gated() if i in dense or (i + 1) % every else Experts())
-        for i in range(config.count("num_hidden_layers"))
+        Layer(attention, Gated() if i in dense or (i + 1) % every else Experts()) for i in range(layers_of(config))
     ]
     if any(isinstance(layer.ffn, Gated) for layer in layers):
         config.count("intermediate_size")
     shape = shape_of(
         config,
-        E=config.count("num_experts"),
-        E_a=config.count("num_experts_per_tok"),
+        **experts_of(config, "num_experts"),
         d_e=config.count("moe_intermediate_size"),
     )
     return decoder_of(config, shape, layers)
