@@ -182,4 +182,23 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
     ("graphs/ops/select.py", "tensor.names.index(self.axis)), dy)", "0), dy)"),
     ("graphs/ops/select.py", "place.value(axis.size) - 1)", "0)"),
     ("graphs/ops/constant.py", "tape.sum_to(dy, tape.operand_type(node, 0))", "dy"),
+    ("derive/costs/counting.py", "(2 * side - width + (1", "(2 * side + width + (1"),
+    ("derive/costs/counting.py", "pairs = side * width", "pairs = side * side"),
+    (
+        "derive/costs/counting.py",
+        "return shorter(window.width, summed[0].extent) if",
+        "return from_sympy(summed[0].extent) if",
+    ),
+    ("derive/costs/rotary.py", "3 * volume", "2 * volume"),
+    ("graphs/ops/contraction.py", "query < key + int", "query <= key + int"),
+    ("graphs/ops/rms_norm.py", 'tape.pointwise("subtract", g, along)', "g"),
+    ("graphs/ops/rotary.py", "back=not self.back", "back=self.back"),
+    ("graphs/ops/route.py", "tape.apply(Fill(self.axis), kept) if self.dense else kept", "kept"),
+    ("graphs/ops/sink_softmax.py", "factor=sympy.Integer(-1))\n        dx", "factor=sympy.Integer(1))\n        dx"),
+    (
+        "derive/evaluate.py",
+        'exact, steps = replace(self.costs, causal="exact"), model.decoding()',
+        "exact, steps = self.costs, model",
+    ),
+    ("derive/evaluate.py", "(m - 1).bit_length()", "m.bit_length()"),
 )

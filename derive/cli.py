@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from derive.commands import costs, operations, proofs, schemes, stages, tables, torch
+from derive.commands import costs, evaluate, operations, proofs, schemes, stages, tables, torch
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -13,7 +13,7 @@ def main() -> None:
     """Derive work, depth, memory and communication from operation graphs; compare them with printed formulas."""
 
 
-for module in (tables, schemes, stages, operations, costs, proofs, torch):
+for module in (tables, schemes, stages, operations, costs, evaluate, proofs, torch):
     for command in module.COMMANDS:
         main.add_command(command)
 

@@ -15,14 +15,14 @@ from derive.dominance import below_any
 from derive.forms import Form, Max, total
 from derive.measure import FORWARD, Measured, Question, graph_of
 from derive.memory import elements, unlabelled
-from graphs.axes import Role
+from graphs.axes import WEIGHTS, Role
 from graphs.errors import GraphError
 from graphs.ir import Graph, Value
 from graphs.ops.repeat import Repeat
 
 #: what is alive at one moment, by where it was made
 Alive = dict[str, Form]
-ELSEWHERE = frozenset({Role.PARAMETER, Role.INDEX})
+ELSEWHERE = frozenset({*WEIGHTS, Role.INDEX})
 
 
 def inference_buffers(q: Question) -> Measured:

@@ -12,7 +12,7 @@ from derive.costs.counting import volume
 from derive.costs.model import PAPER, CostModel
 from derive.forms import Form
 from derive.work import Term
-from graphs.axes import Role, Tensor
+from graphs.axes import Role, Tensor, Window
 from graphs.errors import GraphError
 from graphs.ir import Graph, Value
 from graphs.ops.fold import Fold, Unfold
@@ -31,6 +31,7 @@ MIXED_COPIES = 5
 #: what is kept, by the words in which memory is spoken of
 GROUPS: Mapping[Role, str] = {
     Role.PARAMETER: "weights",
+    Role.FROZEN: "weights",
     Role.PARAMETER_GRADIENT: "gradients",
     Role.OPTIMIZER: "optimizer",
     Role.INPUT: "activations",
@@ -79,13 +80,14 @@ def state_roles(copies: int) -> dict[Role, int]:
 def state_terms(graph: Graph, scheme: Scheme, copies: int = ADAM_COPIES) -> Iterator[Term]:
     """Elements per rank of each parameter, its gradient and its optimizer state, each as the scheme stores it.
 
-    One term per role and per boundary stage that reads the parameter.
+    A frozen parameter has neither of the latter.  One term per role and per boundary stage that reads the parameter.
     """
     layouts = Layouts(scheme)
-    for name, tensor in graph.parameters():
+    for name, tensor in graph.weights():
         users = [n for n in graph.nodes if Value(name) in n.operands]
         looped = any(isinstance(n.op, Repeat) for n in users)
-        for role, values in state_roles(copies).items():
+        frozen = tensor.role is Role.FROZEN
+        for role, values in ({Role.FROZEN: 1} if frozen else state_roles(copies)).items():
             stored_as = resplit(tensor, layouts.splits(tensor.names, f"the {role.value} {name!r}", role))
             for stage in sorted({n.stage for n in users}, key=str) if not looped else [None]:
                 yield Term(name, values * elements(stored_as, PAPER), "state", stage, looped, role)
@@ -142,4 +144,5 @@ def _stage_of(graph: Graph, value: Value) -> str | None:
 
 def elements(tensor: Tensor, model: CostModel) -> Form:
     """Stored entries of one rank: masked entries are stored too, those of experts that serve no token are not."""
+    tensor = replace(tensor, domain=tuple(r for r in tensor.domain if not isinstance(r, Window)))
     return volume(tensor.axes, tensor.domain, replace(model, causal="dense"))

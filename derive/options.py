@@ -82,3 +82,26 @@ def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]
     if not all(n.isascii() and n.isdigit() and int(n) for n in values):
         raise GraphError(f"{word!r}: a size is a positive integer; write {name}=1")
     return name, [int(n) for n in values]
+
+
+def parse_numbers(words: Iterable[str], allowed: tuple[str, ...]) -> dict[str, int]:
+    """The same for some sizes only."""
+    out = parse_sizes(words)
+    for name in out:
+        if name not in allowed:
+            raise GraphError(f"{name} follows from the rest here; give {', '.join(allowed)} alone")
+    return out
+
+
+UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def parse_amount(word: str) -> int:
+    """``80GiB``: bytes; GraphError for anything else."""
+    number = word.rstrip("".join({c for unit in UNITS for c in unit}))
+    unit = word.removeprefix(number)
+    if not (number.isascii() and number.isdigit()) or unit not in UNITS:
+        known = ", ".join(u for u in UNITS if u)
+        raise GraphError(f"{word!r}: an amount of memory is a whole number of bytes, or of {known}; write 80GiB")
+    return int(number) * UNITS[unit]

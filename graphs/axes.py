@@ -57,6 +57,16 @@ class Causal:
 
 
 @dataclass(frozen=True)
+class Window(Causal):
+    """Of the keys up to a query's position only the last ``width`` are meaningful, its own among them."""
+
+    width: sympy.Expr
+
+    def renamed(self, old: str, new: str) -> Window:
+        return replace(self, query=new if self.query == old else self.query, key=new if self.key == old else self.key)
+
+
+@dataclass(frozen=True)
 class TopK:
     """Only ``active`` members of the axis are meaningful for each setting of the ``per`` axes (routing of tokens)."""
 
@@ -114,15 +124,16 @@ Restriction = Causal | TopK | Behind | Prefix
 class Role(Enum):
     """What a tensor is in the computation.
 
-    Index data is never differentiated and moves at no cost.  Detached data cancels out of every result, like the shift
-    of a softmax's exponents, so its derivative is zero and is not worked out.  A mask is one of dropout, a statistic
-    one of a norm: their elements may be narrower or wider than activations.
+    Index data is never differentiated and moves at no cost.  A frozen parameter is not trained.  Detached data
+    cancels out of every result, like the shift of a softmax's exponents, so its derivative is zero and is not worked
+    out.  A mask is one of dropout, a statistic one of a norm: their elements may be narrower or wider than activations.
     """
 
     INPUT = "input"
     INDEX = "index"
     DETACHED = "detached"
     PARAMETER = "parameter"
+    FROZEN = "frozen parameter"
     ACTIVATION = "activation"
     MASK = "mask"
     STATISTIC = "statistic"
@@ -133,7 +144,9 @@ class Role(Enum):
 
 
 #: what has no cotangent
-UNDIFFERENTIATED = (Role.INDEX, Role.INPUT, Role.DETACHED)
+UNDIFFERENTIATED = (Role.INDEX, Role.INPUT, Role.DETACHED, Role.FROZEN)
+#: what a model is made of, trained or not
+WEIGHTS = (Role.PARAMETER, Role.FROZEN)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def example(name: str, scheme: str = "none") -> Graph:
     else:
         graph = forward(sizes, ROLES[stem], ffn, attention=attention)
     split = partition(graph, chosen)
-    if chosen.entries and not _meshes(split):
+    if chosen.entries and not meshes_of(split):
         raise GraphError(f"scheme {scheme!r} splits nothing in the graph {name!r}; choose another of either")
     return split
 
@@ -65,7 +65,7 @@ def tried(word: str) -> Declaration:
     one = find(word)
     split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
     used = {e.mesh for e in one.scheme.entries if not e.stored}
-    if idle := sorted(used - _meshes(split)):
+    if idle := sorted(used - meshes_of(split)):
         raise GraphError(
             f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another axis "
             "to it, or declare FFN with the feed-forward layer that has the axis"
@@ -73,9 +73,9 @@ def tried(word: str) -> Declaration:
     return one
 
 
-def _meshes(graph: Graph) -> set[str]:
+def meshes_of(graph: Graph) -> set[str]:
     """The mesh dimensions that split something, loops included."""
     bodies = [n.op for n in graph.nodes if isinstance(n.op, Repeat)]
     tensors = [*graph.inputs.values(), *(t for n in graph.nodes for t in n.types)]
     here = {s.mesh for t in tensors for a in t.axes for s in a.splits}
-    return here.union(*(_meshes(op.body) | {s.mesh for s in op.axis.splits} for op in bodies))
+    return here.union(*(meshes_of(op.body) | {s.mesh for s in op.axis.splits} for op in bodies))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import sympy
 
-from graphs.axes import Axis, Role, Tensor
+from graphs.axes import WEIGHTS, Axis, Role, Tensor
 from graphs.errors import GraphError
 
 if TYPE_CHECKING:
@@ -142,7 +142,12 @@ class Graph:
         return net
 
     def parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Those that are trained."""
         return ((name, t) for name, t in self.inputs.items() if t.role is Role.PARAMETER)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """All parameters, trained or frozen."""
+        return ((name, t) for name, t in self.inputs.items() if t.role in WEIGHTS)
 
 
 def names_are_unique(graph: Graph) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import sympy
 
@@ -72,3 +72,63 @@ class Sizes:
             if name not in axes:
                 raise GraphError(f"no axis is called {name!r}; known are {', '.join(axes)}")
         return Tensor(tuple(axes[n] for n in names.split()), role)
+
+
+@dataclass(frozen=True)
+class Shape(Sizes):
+    """Sizes of a decoder whose parts vary, of numbers or symbols; what a model has no use for is None.
+
+    ``h_kv`` heads of keys and values serve ``h`` query heads; ``d_h`` is the width of a head, whatever d/h is.
+    ``d_ff`` is the width of dense feed-forward layers, ``d_s`` that of shared experts together.  In latent attention
+    keys and values have a latent of ``d_kv`` channels and queries one of ``d_q``; ``d_h`` channels of a head carry no
+    position, ``d_r`` do, and ``d_v`` are mixed.  ``positions`` are the rows of a learned table.  ``rank`` is the width
+    of low-rank adapters.
+    """
+
+    h_kv: sympy.Expr | None = None
+    d_s: sympy.Expr | None = None
+    d_kv: sympy.Expr | None = None
+    d_q: sympy.Expr | None = None
+    d_r: sympy.Expr | None = None
+    d_v: sympy.Expr | None = None
+    positions: sympy.Expr | None = None
+    rank: sympy.Expr | None = None
+
+    @staticmethod
+    def of(**given: sympy.Expr | int | None) -> Shape:
+        """Sizes by name; what is not named the model has no use for."""
+        known = {f.name for f in fields(Shape)}
+        if unknown := sorted(given.keys() - known):
+            raise GraphError(f"no size is called {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        sizes = {name: None if n is None else sympy.sympify(n) for name, n in given.items()}
+        return Shape(**(dict.fromkeys(known) | sizes))
+
+    def axes(self) -> dict[str, Axis]:
+        """The axes of `Sizes` that the model has, where h are heads of keys and values, and further ones.
+
+        q query heads of a head of keys and values; latent and q_latent; rope and value channels of a head; p learned
+        position; rank of adapters; onto, the
+        channels again.
+        """
+        heads = self.h if self.h_kv is None else self.h_kv
+        extents = {
+            "b": self.B,
+            "s": self.m,
+            "c": self.d,
+            "h": heads,
+            "q": None if heads is None else self.h / heads,
+            "k": self.d_h,
+            "f": self.d_ff,
+            "v": self.V,
+            "r": self.E,
+            "e": self.E,
+            "g": self.d_e,
+            "latent": self.d_kv,
+            "q_latent": self.d_q,
+            "rope": self.d_r,
+            "value": self.d_v,
+            "p": self.positions,
+            "rank": self.rank,
+            "onto": self.d,
+        }
+        return {name: Axis(name, extent) for name, extent in extents.items() if extent is not None}

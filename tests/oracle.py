@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 import sympy
 
-from graphs.axes import Axis, Causal, Prefix, Restriction, Tensor, TopK
+from graphs.axes import Axis, Causal, Prefix, Restriction, Tensor, TopK, Window
 from graphs.ir import Graph, Node, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -23,6 +23,8 @@ from graphs.ops.cross_entropy import OneHot
 from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.excerpt import Excerpt, Insert
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Fold, Unfold
 from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
@@ -32,6 +34,7 @@ from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
 from graphs.ops.sample import Sample
 from graphs.ops.scan import Scan
@@ -39,7 +42,6 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
 from graphs.ops.suffix import Suffix
-from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
@@ -127,6 +129,8 @@ class Scalars:
         for r in domain:
             if isinstance(r, Causal):
                 if index[r.key] > index[r.query]:
+                    return False
+                if isinstance(r, Window) and index[r.query] - index[r.key] >= self.number(r.width):
                     return False
             elif isinstance(r, Prefix):
                 if index[r.axis] >= self.number(r.length):
@@ -248,6 +252,20 @@ def _positions(s: Scalars, op: Positions) -> Entries:
     return _everywhere(s, (op.axis,), lambda here: s.free())
 
 
+def _rotary(s: Scalars, op: Rotary, x: Entries) -> Entries:
+    """Each channel times a cosine, plus or minus its partner times a sine."""
+    at = x.names.index(op.axis)
+    half = x.shape[at] // 2
+    partner = {i: x.at[(*i[:at], (i[at] + half) % (2 * half), *i[at + 1 :])] for i in x.at}
+    turned = {i: s.operate(s.operate(v, s.free()), s.operate(partner[i], s.free())) for i, v in x.at.items()}
+    return Entries(x.names, x.shape, turned)
+
+
+def _fill(s: Scalars, op: Fill, x: Entries) -> Entries:
+    """Zeros where there was nothing."""
+    return Entries(x.names, x.shape, {i: x.at.get(i, s.free()) for i in itertools.product(*map(range, x.shape))})
+
+
 def _suffix(s: Scalars, op: Suffix, x: Entries) -> Entries:
     where, count = x.names.index(op.axis), s.number(op.count)
     first = x.shape[where] - count
@@ -265,7 +283,7 @@ def _stack(s: Scalars, op: Stack, *entries: Entries) -> Entries:
     return Entries((op.axis.name, *entries[0].names), (len(entries), *entries[0].shape), at)
 
 
-def _window(s: Scalars, op: Window, x: Entries) -> Entries:
+def _window(s: Scalars, op: Excerpt, x: Entries) -> Entries:
     where, first, count = x.names.index(op.source), s.number(op.start), s.number(op.axis.size)
     kept = {(*i[:where], i[where] - first, *i[where + 1 :]): v for i, v in x.at.items()}
     names, shape = list(x.names), list(x.shape)
@@ -425,6 +443,8 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Unfold: _unfold,
     Fold: _fold_blocks,
     Roll: _roll,
+    Rotary: _rotary,
+    Fill: _fill,
     Positions: _positions,
     Select: _select,
     Suffix: _suffix,
@@ -440,7 +460,7 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Dispatch: _dispatch,
     Sample: _sample,
     Write: _write_cache,
-    Window: _window,
+    Excerpt: _window,
     Insert: _insert,
     Ungroup: _ungroup,
     Group: _group,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import sympy
+
 from derive.costs.model import CostModel
+from derive.dominance import nonnegative
 from derive.forms import Form
 from derive.interchange import from_sympy
-from graphs.axes import Axis, Behind, Causal, Prefix, Restriction, TopK
+from graphs.axes import Axis, Behind, Causal, Prefix, Restriction, TopK, Window
 from graphs.errors import GraphError
 
 
@@ -27,7 +30,9 @@ def volume(axes: Iterable[Axis], restrictions: Iterable[Restriction], model: Cos
         if not counted <= extents.keys():
             raise GraphError(f"two restrictions count the axis {min(counted - extents.keys())!r}; keep one of them")
         taken = {name: extents.pop(name) for name in counted}
-        if isinstance(restriction, Causal):
+        if isinstance(restriction, Window):
+            out = out * window_pairs(restriction, taken[restriction.query], taken[restriction.key], model)
+        elif isinstance(restriction, Causal):
             out = out * causal_pairs(taken[restriction.query], taken[restriction.key], model)
         elif isinstance(restriction, Behind):
             out = out * blocks_behind(taken[restriction.block], model)
@@ -61,6 +66,35 @@ def causal_pairs(query: Axis, key: Axis, model: CostModel) -> Form:
     return part * (2 * side - part + extra) / 2
 
 
+def window_pairs(window: Window, query: Axis, key: Axis, model: CostModel) -> Form:
+    """Pairs that one rank holds of a square domain of side ``size`` whose rows are at most ``width`` long.
+
+    Exactly W(W+1)/2 + (size-W)W for W <= size: W of each query but for the W(W-1)/2 that lie before the first key.
+    """
+    if query.size != key.size:
+        raise GraphError(f"a window over {query.size} queries and {key.size} keys is not square; cut a prefix")
+    side, width = from_sympy(query.size), shorter(window.width, query.size)
+    if model.causal == "dense":
+        pairs = side * width
+    else:
+        pairs = width * (2 * side - width + (1 if model.causal == "exact" else 0)) / 2
+    if query.splits or key.splits:
+        if not model.balanced_causal:
+            raise GraphError("the rank with most work under a cut window is not counted; balance the causal work")
+        pairs = pairs * from_sympy(query.extent * key.extent / (query.size * key.size))
+    return pairs
+
+
+def shorter(width: sympy.Expr, size: sympy.Expr) -> Form:
+    """The smaller of two extents; GraphError where their symbols do not tell."""
+    narrow, wide = from_sympy(width), from_sympy(size)
+    if nonnegative(wide - narrow):
+        return narrow
+    if nonnegative(narrow - wide):
+        return wide
+    raise GraphError(f"nothing says which is smaller, {width} or {size}; give them numbers, or one as a multiple")
+
+
 def blocks_behind(block: Axis, model: CostModel) -> Form:
     """Blocks of one rank that meet earlier keys in a step of a ring: the mean over steps, or those of the last rank."""
     here = from_sympy(block.extent)
@@ -88,9 +122,19 @@ def longest_row(contracted: Iterable[Axis], restrictions: Iterable[Restriction],
         if isinstance(r, TopK) and r.axis in axes:
             del axes[r.axis]
             out = out * from_sympy(r.active)
+        elif isinstance(r, Window):
+            out = out * _longest_of_window(r, axes, model)
         elif isinstance(r, Prefix) and r.axis in axes:
             del axes[r.axis]
             out = out * from_sympy(r.length)
         elif isinstance(r, Causal) and r.axes <= axes.keys():
             out = out * causal_pairs(axes.pop(r.query), axes.pop(r.key), model)
     return out * product(from_sympy(a.extent) for a in axes.values())
+
+
+def _longest_of_window(window: Window, axes: dict[str, Axis], model: CostModel) -> Form:
+    """All pairs where both axes are summed, the window where one is; takes them out of ``axes``."""
+    summed = [axes.pop(name) for name in (window.query, window.key) if name in axes]
+    if len(summed) == 2:
+        return window_pairs(window, summed[0], summed[1], model)
+    return shorter(window.width, summed[0].extent) if summed else Form.constant(1)

@@ -6,6 +6,7 @@ from derive.costs.rule import FREE, Cost, Site, rule
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.cross_entropy import OneHot
 from graphs.ops.dispatch import Dispatch
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Fold, Unfold
 from graphs.ops.positions import Positions
 from graphs.ops.relabel import Relabel
@@ -15,6 +16,22 @@ from graphs.ops.slice import Slice, Stack
 from graphs.ops.suffix import Suffix
 
 
-@rule(Relabel, Unfold, Fold, Roll, Positions, Select, Pad, Constant, Broadcast, OneHot, Dispatch, Slice, Stack, Suffix)
+@rule(
+    Relabel,
+    Fill,
+    Unfold,
+    Fold,
+    Roll,
+    Positions,
+    Select,
+    Pad,
+    Constant,
+    Broadcast,
+    OneHot,
+    Dispatch,
+    Slice,
+    Stack,
+    Suffix,
+)
 def movement(_site: Site) -> Cost:
     return FREE

@@ -89,17 +89,18 @@ def forward(
     out = role.head(build, x, sizes)
     build.output("out", out)
     if loss:
-        build.output("loss", _loss(build, out, role))
+        build.output("loss", mean_loss(build, out, role.cross_entropy))
     return build.graph()
 
 
-def _loss(build: Builder, out: Value, role: ModelRole) -> Value:
+def mean_loss(build: Builder, out: Value, cross_entropy: bool, against: str = "targets") -> Value:
+    """The mean of cross-entropy, or of the squared error, against a further input."""
     kept = build.type(out).without("v")
-    if role.cross_entropy:
-        targets = build.input("targets", kept.with_role(Role.INDEX))
+    if cross_entropy:
+        targets = build.input(against, kept.with_role(Role.INDEX))
         each = build.add(CrossEntropy("v"), out, targets, name="cross_entropy")[0]
     else:
-        targets = build.input("targets", kept.with_role(Role.INPUT))
+        targets = build.input(against, kept.with_role(Role.INPUT))
         (error,) = build.add(Pointwise("subtract"), out, targets, name="error")
         (each,) = build.add(Pointwise("square"), error, name="squared_error")
     share: sympy.Expr = sympy.Integer(1)

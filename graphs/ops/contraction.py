@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, restrictions_on
+from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, Window, restrictions_on
 from graphs.errors import GraphError
 from graphs.ir import Array, Node, Op, Place, Value
 
@@ -75,13 +75,16 @@ class Contraction(Op):
 
 
 def causal_mask(tensor: Tensor, restriction: Causal, place: Place) -> Array:
-    """True where key position <= query position, shaped to broadcast over the tensor."""
+    """True where the query sees the key, shaped to broadcast over the tensor."""
     query, key = place.positions(tensor.axis(restriction.query)), place.positions(tensor.axis(restriction.key))
     shape = [1] * len(tensor.axes)
     at_query, at_key = list(shape), list(shape)
     at_query[tensor.names.index(restriction.query)] = len(query)
     at_key[tensor.names.index(restriction.key)] = len(key)
-    return np.asarray(key.reshape(at_key) <= query.reshape(at_query))
+    key, query = key.reshape(at_key), query.reshape(at_query)
+    if isinstance(restriction, Window):
+        return np.asarray((key <= query) & (query < key + int(place.value(restriction.width))))
+    return np.asarray(key <= query)
 
 
 def prefix_mask(tensor: Tensor, restriction: Prefix, place: Place) -> Array:

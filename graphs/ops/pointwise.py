@@ -30,6 +30,15 @@ def gelu_slope(x: Array) -> Array:
     return np.asarray(0.5 * (1 + t) + 0.5 * x * (1 - t**2) * _GELU * (1 + 3 * 0.044715 * x**2))
 
 
+def sigmoid(x: Array) -> Array:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+
+
+def silu_slope(x: Array) -> Array:
+    s = sigmoid(x)
+    return np.asarray(s + x * s * (1 - s))
+
+
 EPSILON = 1e-5
 ONE = sympy.Integer(1)
 
@@ -45,6 +54,10 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "rsqrt": (1, lambda x: 1 / np.sqrt(x + EPSILON)),
     "gelu": (1, gelu),
     "gelu_grad": (2, lambda x, dy: dy * gelu_slope(x)),
+    "silu": (1, lambda x: x * sigmoid(x)),
+    "silu_grad": (2, lambda x, dy: dy * silu_slope(x)),
+    "log_sigmoid": (1, lambda x: -np.logaddexp(0, -x)),
+    "log_sigmoid_grad": (2, lambda x, dy: dy * sigmoid(-x)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
     "where_less": (3, lambda x, i, j: np.where(i < j, x, -np.inf)),
@@ -52,13 +65,11 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "minimum": (2, np.minimum),
     "maximum": (2, np.maximum),
     "at_most": (2, lambda x, y: np.where(x <= y, 1.0, 0.0)),
-    "log_sigmoid": (1, lambda x: -np.logaddexp(0.0, -x)),
-    "log_sigmoid_grad": (2, lambda x, dy: dy * np.exp(-np.logaddexp(0.0, x))),
 }
 
 
 #: functions of one operand whose slope is the function ``<name>_grad`` of that operand and the cotangent
-ACTIVATIONS = ("gelu", "log_sigmoid")
+ACTIVATIONS = ("gelu", "silu", "log_sigmoid")
 
 
 @dataclass(frozen=True)

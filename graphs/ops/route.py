@@ -11,6 +11,7 @@ import sympy
 
 from graphs.axes import Tensor, TopK
 from graphs.ir import Array, Node, Op, Place, Value
+from graphs.ops.fill import Fill
 
 if TYPE_CHECKING:
     from graphs.transforms.backward import Tape
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Route(Op):
-    """The result is restricted to ``active`` entries along ``axis``."""
+    """The result is restricted to ``active`` entries along ``axis``.
+
+    The cotangent of the scores is zero for the rest; ``dense``: these zeros are written out, as a dense matrix product
+    with the scores' operands wants them.
+    """
 
     axis: str
     active: sympy.Expr
+    dense: bool = False
     kind: ClassVar[str] = "route"
 
     @property
@@ -41,4 +47,7 @@ class Route(Op):
 
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         (dy,) = cotangents
-        return (None if dy is None else tape.pointwise("keep_finite", dy, tape.output(node, 0)),)
+        if dy is None:
+            return (None,)
+        kept = tape.pointwise("keep_finite", dy, tape.output(node, 0))
+        return (tape.apply(Fill(self.axis), kept) if self.dense else kept,)

@@ -9,13 +9,13 @@ from graphs.ir import Builder, Graph, Value
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.discount import Discount
+from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.group import Group, Ungroup
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.ops.select import Pad
-from graphs.ops.window import Insert, Window
 from graphs.rl.settings import (
     RESPONSE,
     ROLLOUTS,
@@ -59,7 +59,7 @@ def _rewards(build: Builder, old: Value, reference: Value, score: Value, setting
 
 def _errors(build: Builder, rewards: Value, expected: Value, settings: Settings) -> Value:
     """reward_i + discount value_(i+1) - value_i, with value 0 after the last token."""
-    (later,) = build.add(Window("i", LATER, sympy.Integer(1)), expected, name="later")
+    (later,) = build.add(Excerpt("i", LATER, sympy.Integer(1)), expected, name="later")
     (later,) = build.add(Insert("n", TOKENS, sympy.Integer(0)), later, name="later.placed")
     (later,) = build.add(Pointwise("scale", settings.discount), later, name="discounted")
     (total,) = build.add(Pointwise("add"), rewards, later, name="reward_and_later")

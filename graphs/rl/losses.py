@@ -12,10 +12,10 @@ import sympy
 from graphs.axes import Axis
 from graphs.ir import Builder, Value
 from graphs.ops.constant import Constant
+from graphs.ops.excerpt import Excerpt
 from graphs.ops.group import Group
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
-from graphs.ops.window import Window
 from graphs.rl.settings import RESPONSE, RESPONSES, Settings, per_sequence, per_token
 from graphs.sizes import Sizes
 
@@ -104,5 +104,5 @@ def _mean(build: Builder, x: Value, sizes: Sizes, factor: sympy.Expr | int) -> V
 def _member(build: Builder, pairs: Value, k: int, name: str) -> Value:
     """pairs[b,y] -> [b]: response ``k`` of each."""
     one = Axis(name, sympy.Integer(1))
-    (kept,) = build.add(Window(RESPONSES.name, one, sympy.Integer(k)), pairs, name=name)
+    (kept,) = build.add(Excerpt(RESPONSES.name, one, sympy.Integer(k)), pairs, name=name)
     return build.add(Reduction("sum", (name,)), kept, name=f"{name}.alone")[0]

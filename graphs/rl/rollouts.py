@@ -8,9 +8,9 @@ from graphs.axes import Axis, Role, Tensor
 from graphs.ir import Builder, Graph, Value
 from graphs.models.generation import generation
 from graphs.ops.constant import Broadcast, Constant
+from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.group import Ungroup
 from graphs.ops.pointwise import Pointwise
-from graphs.ops.window import Insert, Window
 from graphs.rl.settings import POSITIONS, PROMPT, ROLLOUTS, TOKENS, Settings, at_predictions
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -70,5 +70,5 @@ def _sequences(build: Builder, prompts: Value, tokens: Value) -> Value:
 
 def following(build: Builder, ids: Value) -> Value:
     """ids[b,s] -> at each position the token that comes next; zero at the last, which predicts none."""
-    (next_ones,) = build.add(Window("s", FOLLOWING, sympy.Integer(1)), ids, name="following", role=Role.INDEX)
+    (next_ones,) = build.add(Excerpt("s", FOLLOWING, sympy.Integer(1)), ids, name="following", role=Role.INDEX)
     return build.add(Insert("n", POSITIONS, sympy.Integer(0)), next_ones, name="targets", role=Role.INDEX)[0]

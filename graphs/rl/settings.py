@@ -9,8 +9,8 @@ import sympy
 from graphs.axes import Axis, Role
 from graphs.blocks.decoder import DENSE, FeedForward
 from graphs.ir import Builder, Value
+from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.relabel import Relabel
-from graphs.ops.window import Insert, Window
 from graphs.sizes import Sizes
 from graphs.stages.stage import Options
 from graphs.symbols import size
@@ -65,7 +65,7 @@ def of_response(build: Builder, x: Value, name: str) -> Value:
     Positions get an axis name of their own, so that where s is split each rank gathers them.
     """
     (whole,) = build.add(Relabel("s", "p"), x, name=f"{name}.positions")
-    return build.add(Window("p", TOKENS, PREDICTED), whole, name=name)[0]
+    return build.add(Excerpt("p", TOKENS, PREDICTED), whole, name=name)[0]
 
 
 def at_predictions(build: Builder, x: Value, name: str) -> Value:

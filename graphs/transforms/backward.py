@@ -360,7 +360,7 @@ def saved_values(graph: Graph) -> list[Value]:
     A parameter that the forward phase gathered and that is read as gathered is such a value.
     """
     forward = {n.name for n in graph.nodes if n.phase == "forward"} | set(graph.inputs)
-    parameters = {Value(name) for name, _ in graph.parameters()}
+    parameters = {Value(name) for name, _ in graph.weights()}
     out: dict[Value, None] = {}
     for node in graph.nodes:
         if node.phase != "forward":

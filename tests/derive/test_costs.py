@@ -27,6 +27,8 @@ from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
 from graphs.ops.discount import Discount
 from graphs.ops.dropout import Dropout
+from graphs.ops.excerpt import Excerpt, Insert
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
 from graphs.ops.group import Group, Ungroup
@@ -36,13 +38,15 @@ from graphs.ops.pointwise import Pointwise
 from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.repeat import Repeat
+from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
 from graphs.ops.sample import Sample
+from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
 from graphs.ops.suffix import Suffix
-from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -88,7 +92,7 @@ def distinct_occurrences() -> tuple[tuple[Graph, Node], ...]:
 
 
 def tensor(names: str, *domain: Restriction, role: Role = Role.ACTIVATION) -> Tensor:
-    axes = SIZES.axes() | {"t": Axis("t", SIZES.m), "c2": Axis("c2", SIZES.d)}
+    axes = SIZES.axes() | {"t": Axis("t", SIZES.m), "c2": Axis("c2", SIZES.d), "pair": Axis("pair", 2 * SIZES.d)}
     return Tensor(tuple(axes[n] for n in names.split()), role, domain)
 
 
@@ -145,12 +149,14 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "last entries": single(Suffix("b", SIZES.E_a), tensor("b c")),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
+    "rotated channels": single(Rotary("pair", "s", 100.0), tensor("b s pair")),
+    "routed scores written out": single(Fill("e"), tensor("b s e", ROUTED)),
     "scores of what a cache holds": single(Contraction(("b", "t")), tensor("b c"), tensor("b t c", HELD)),
     "mixing of what a cache holds": single(Contraction(("b", "c")), tensor("b t", HELD), tensor("b t c", HELD)),
     "maximum of what a cache holds": single(Reduction("max", ("t",)), tensor("b t", HELD)),
     "pointwise on what a cache holds": single(Pointwise("exp"), tensor("b t", HELD)),
     "writing a cache": single(Write("t", "s", SIZES.E_a), tensor("b t c", HELD), Tensor(tensor("b").axes + ONE_MORE)),
-    "window": single(Window("c", Axis("i", SIZES.E_a), sympy.Integer(0)), tensor("b c")),
+    "window": single(Excerpt("c", Axis("i", SIZES.E_a), sympy.Integer(0)), tensor("b c")),
     "insert": single(Insert("b", SIZES.axes()["c"].renamed("i"), SIZES.d - 2), tensor("b v")),
     "groups": single(Group("c", Axis("i", SIZES.d)), tensor("b c")),
     "groups as one axis": single(Ungroup("b", "c"), tensor("b c")),
@@ -190,7 +196,7 @@ def test_two_restrictions_that_count_one_axis_are_refused() -> None:
 def test_the_training_graphs_and_cases_reach_every_kind_of_operation_that_does_arithmetic() -> None:
     load_rules()
     reached = {type(n.op) for _, n in (*distinct_occurrences(), *CASES.values())}
-    macros = {Softmax, LayerNorm, CrossEntropy}
+    macros = {Softmax, SinkSoftmax, LayerNorm, RMSNorm, CrossEntropy}
     partitioned_or_imported_alone = {Collective, Foreign}
     assert set(RULES) - macros - reached == partitioned_or_imported_alone
 

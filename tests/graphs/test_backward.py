@@ -21,6 +21,8 @@ from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.excerpt import Excerpt, Insert
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
 from graphs.ops.group import Group, Ungroup
@@ -31,15 +33,17 @@ from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
 from graphs.ops.sample import Sample
 from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
+from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
 from graphs.ops.suffix import Suffix
-from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -160,12 +164,17 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "divide": (Pointwise("divide", size("h")), (P("s c"), P("c"))),
     "square": (Pointwise("square", sympy.Integer(3)), (P("s c"),)),
     "gelu": (Pointwise("gelu", 1 / sympy.sqrt(size("d"))), (P("s c"),)),
+    "silu": (Pointwise("silu", size("h")), (P("s c"),)),
+    "log_sigmoid": (Pointwise("log_sigmoid", size("h")), (P("s c"),)),
+    "root mean square": (RMSNorm("c"), (P("s c"), P("c"))),
+    "softmax with a sink": (SinkSoftmax("c"), (P("s f c"), P("f"))),
+    "rotary positions": (Rotary("c", "s", 100.0), (P("s c"),)),
+    "rotary positions, back": (Rotary("c", "s", 100.0, back=True), (P("s c"),)),
     "scale": (Pointwise("scale", size("d") / size("h")), (P("s c"),)),
     "exp": (Pointwise("exp", size("h")), (P("s c"),)),
     "minimum": (Pointwise("minimum", size("h")), (P("s c"), P("c"))),
     "maximum": (Pointwise("maximum"), (P("c"), P("s c"))),
-    "log-sigmoid": (Pointwise("log_sigmoid", sympy.Integer(-2)), (P("s c"),)),
-    "window": (Window("c", Axis("i", sympy.Integer(2)), sympy.Integer(1)), (P("s c"),)),
+    "window": (Excerpt("c", Axis("i", sympy.Integer(2)), sympy.Integer(1)), (P("s c"),)),
     "insert": (Insert("s", Axis("i", size("V")), sympy.Integer(2)), (P("s c"),)),
     "group": (Group("c", Axis("i", sympy.Integer(2))), (P("s c"),)),
     "ungroup": (Ungroup("s", "c"), (P("b s c"),)),
@@ -196,9 +205,10 @@ def test_the_rules_of_causal_operations_stay_inside_the_restriction(op: Op) -> N
     check_gradients(graph, training(graph))
 
 
-def test_the_gradient_of_a_routed_softmax_goes_to_the_kept_scores() -> None:
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_gradient_of_a_routed_softmax_goes_to_the_kept_scores(dense: bool) -> None:
     build = Builder("routed")
-    (kept,) = build.add(Route("r", size("E_a")), build.input("scores", P("s r")))
+    (kept,) = build.add(Route("r", size("E_a"), dense), build.input("scores", P("s r")))
     graph = with_loss(build, build.add(Softmax("r"), kept)[0])
     gradient = check_gradients(graph, training(graph))["grad:scores"]
     assert ((gradient != 0).sum(axis=1) == N["E_a"]).all()
@@ -221,7 +231,7 @@ def test_a_tied_table_gets_gradients_from_both_of_its_uses() -> None:
 
 
 #: kinds whose rule is tested in a model or above, and kinds that carry no gradient
-TESTED_ELSEWHERE = {Repeat, Route}
+TESTED_ELSEWHERE = {Fill, Repeat, Route}
 NO_GRADIENT = {Constant, Discount, OneHot, Positions, Sample}
 GENERATION = "generation is not differentiated; train on a forward pass over its tokens"
 REFUSING = {
@@ -262,7 +272,16 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
             (P("c"),) * FUNCTIONS[fn][0],
             f"no backward rule for pointwise '{fn}'; add one beside its meaning",
         )
-        for fn in ("log", "rsqrt", "gelu_grad", "keep_finite", "at_most", "log_sigmoid_grad", "where_less_grad")
+        for fn in (
+            "log",
+            "rsqrt",
+            "gelu_grad",
+            "silu_grad",
+            "log_sigmoid_grad",
+            "keep_finite",
+            "at_most",
+            "where_less_grad",
+        )
     },
 }
 

@@ -10,7 +10,7 @@ import pytest
 import sympy
 
 import graphs.ops
-from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, TopK
+from graphs.axes import Axis, Causal, Prefix, Restriction, Role, Tensor, TopK, Window
 from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
@@ -23,6 +23,8 @@ from graphs.ops.cross_entropy import CrossEntropy, OneHot
 from graphs.ops.discount import Discount
 from graphs.ops.dispatch import Dispatch
 from graphs.ops.dropout import Dropout
+from graphs.ops.excerpt import Excerpt, Insert
+from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
 from graphs.ops.group import Group, Ungroup
@@ -33,15 +35,17 @@ from graphs.ops.positions import Positions
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
+from graphs.ops.rms_norm import RMSNorm
 from graphs.ops.roll import Roll
+from graphs.ops.rotary import Rotary
 from graphs.ops.route import Route
 from graphs.ops.sample import Sample
 from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
+from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
 from graphs.ops.suffix import Suffix
-from graphs.ops.window import Insert, Window
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -157,6 +161,14 @@ HEADS = Blocks(*(AXES[n] for n in "chk"))
 HELD, SHARES = Prefix("s", sympy.Integer(2)), np.array([0.0, 0.3, 0.77, 0.999])
 KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
 
+
+def turned(x: Array) -> Array:
+    """Channels i and i + 3 of position s are the parts of a complex number, times e^(i s 100^(-i/3))."""
+    speeds = 100.0 ** (-np.arange(D // 2) / (D // 2))
+    z = (x[:, : D // 2] + 1j * x[:, D // 2 :]) * np.exp(1j * np.arange(M)[:, None] * speeds)
+    return np.concatenate((z.real, z.imag), axis=1)
+
+
 #: operation, types and arrays of the operands, result
 RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     "contraction": (Contraction(("f", "s")), [(T("s c"), X), (T("c f"), W)], (X @ W).T),
@@ -211,6 +223,24 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         [(T("s c"), X), (T("s e", TopK("e", ("s",), size("E_a"))), GATES)],
         np.where(GATES[:, :, None] > 0, X[:, None, :], 0.0),
     ),
+    "root mean square": (
+        RMSNorm("c"),
+        [(T("s c"), X), (T("c"), Y[0])],
+        X * Y[0] / np.sqrt((X**2).mean(1)[:, None] + EPSILON),
+    ),
+    "softmax with a sink": (
+        SinkSoftmax("t"),
+        [(T("s t", CAUSAL), SQUARE), (T("s"), Y[:, 0])],
+        softmax(np.concatenate((MASKED, Y[:, :1]), axis=1))[:, :-1],
+    ),
+    "rotary positions": (Rotary("c", "s", 100.0), [(T("s c"), X)], turned(X)),
+    "rotary positions, back": (Rotary("c", "s", 100.0, back=True), [(T("s c"), turned(X))], X),
+    "fill": (Fill("e"), [(T("s e", TopK("e", ("s",), size("E_a"))), GATES)], GATES),
+    "windowed softmax": (
+        Softmax("t"),
+        [(T("s t", Window("s", "t", sympy.Integer(2))), SQUARE)],
+        softmax(np.where(np.triu(LOWER, -1) > 0, SQUARE, -np.inf)),
+    ),
     "sum of what a cache holds": (Reduction("sum", ("s",)), [(T("s c", HELD), X)], X[:2].sum(0)),
     "softmax over what a cache holds": (Softmax("s"), [(T("s", HELD), X[:, 0])], np.pad(softmax(X[:2, 0]), (0, M - 2))),
     "contraction with what a cache holds": (
@@ -239,8 +269,12 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
-    "window": (Window("c", Axis("i", sympy.Integer(3)), size("B")), [(T("s c"), X)], X[:, 2:5]),
-    "window under the same name": (Window("s", Axis("s", sympy.Integer(2)), sympy.Integer(0)), [(T("s c"), X)], X[:2]),
+    "excerpt": (Excerpt("c", Axis("i", sympy.Integer(3)), size("B")), [(T("s c"), X)], X[:, 2:5]),
+    "excerpt of the same name": (
+        Excerpt("s", Axis("s", sympy.Integer(2)), sympy.Integer(0)),
+        [(T("s c"), X)],
+        X[:2],
+    ),
     "insert": (Insert("s", Axis("i", size("V")), size("B")), [(T("s c"), X)], np.pad(X, ((2, 1), (0, 0)))),
     "group": (
         Group("c", Axis("i", sympy.Integer(2))),
@@ -259,9 +293,8 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     ),
 }
 #: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, or at random (tests/memory)
-ELSEWHERE = {Collective, Foreign, Repeat, Scan, Stack, Pointwise}
+ELSEWHERE = {Collective, Dropout, Foreign, Repeat, Scan, Stack, Pointwise}
 #: kinds that run in other ways: in a mesh, as a loop, as parts of an unrolled loop, at random (tests/memory), or never
-ELSEWHERE = {Collective, Foreign, Repeat, Scan, Stack, Pointwise}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -285,6 +318,10 @@ PLAIN = {
     "rsqrt": 1 / np.sqrt(X**2 + EPSILON),
     "gelu": gelu(X),
     "gelu_grad": Y * (gelu(X + 1e-6) - gelu(X - 1e-6)) / 2e-6,
+    "silu": X / (1 + np.exp(-X)),
+    "silu_grad": Y * ((X + 1e-6) / (1 + np.exp(-X - 1e-6)) - (X - 1e-6) / (1 + np.exp(-X + 1e-6))) / 2e-6,
+    "log_sigmoid": np.log(1 / (1 + np.exp(-X))),
+    "log_sigmoid_grad": Y / (1 + np.exp(X)),
     "keep_finite": np.where(np.isfinite(KEPT), X, 0),
     "scale": X,
     "where_less": np.where(KEPT < Y, X, -np.inf),
@@ -292,8 +329,6 @@ PLAIN = {
     "minimum": (X + Y - abs(X - Y)) / 2,
     "maximum": (X + Y + abs(X - Y)) / 2,
     "at_most": (X <= Y).astype(float),
-    "log_sigmoid": np.log(1 / (1 + np.exp(-X))),
-    "log_sigmoid_grad": Y / (1 + np.exp(X)),
 }
 
 

@@ -11,9 +11,9 @@ from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Builder, Graph, Op
 from graphs.models.roles import VALUE, forward
+from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.group import Group, Ungroup
 from graphs.ops.pointwise import Pointwise
-from graphs.ops.window import Insert, Window
 from graphs.schemes import Mapping, Scheme
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -36,8 +36,8 @@ def single(op: Op, tensor: Tensor) -> Graph:
 @pytest.mark.parametrize(
     ("op", "length"),
     [
-        (Window("s", THREE, sympy.Integer(2)), 4),
-        (Window("s", THREE, sympy.Integer(-1)), 4),
+        (Excerpt("s", THREE, sympy.Integer(2)), 4),
+        (Excerpt("s", THREE, sympy.Integer(-1)), 4),
         (Insert("s", THREE, sympy.Integer(1)), 3),
     ],
     ids=["window past the end", "window before the start", "too much to insert"],
@@ -55,12 +55,12 @@ def test_groups_of_a_size_that_does_not_divide_are_refused_when_it_runs() -> Non
 @pytest.mark.parametrize(
     ("op", "tensor", "says"),
     [
-        (Window("s", THREE, sympy.Integer(0)), CAUSAL, "here in graph g: the entries along 's' are restricted"),
+        (Excerpt("s", THREE, sympy.Integer(0)), CAUSAL, "here in graph g: the entries along 's' are restricted"),
         (Insert("t", THREE, sympy.Integer(0)), CAUSAL, "here in graph g: the entries along 't' are restricted"),
         (Group("s", PAIR), CAUSAL, "here in graph g: axis 's' is restricted"),
         (Ungroup("s", "t"), CAUSAL, "here in graph g: axis 's' is restricted"),
         (Ungroup("b", "c"), Tensor((B, S, C)), "here in graph g: axis 'c' does not follow 'b'; broadcast to the order"),
-        (Window("h", THREE, sympy.Integer(0)), Tensor((B, S)), "no axis 'h' in a tensor over"),
+        (Excerpt("h", THREE, sympy.Integer(0)), Tensor((B, S)), "no axis 'h' in a tensor over"),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(op: Op, tensor: Tensor, says: str) -> None:

@@ -1,4 +1,4 @@
-"""Window: consecutive entries along an axis, as an axis of their own.  Insert: its transpose, zeros around them."""
+"""Excerpt: consecutive entries along an axis, as an axis of their own.  Insert: its transpose, zeros around them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Window(Op):
+class Excerpt(Op):
     """The entries along ``source`` from position ``start`` on, as many as ``axis`` is long, lie along ``axis``."""
 
     source: str
     axis: Axis
     start: sympy.Expr
-    kind: ClassVar[str] = "window"
+    kind: ClassVar[str] = "excerpt"
 
     @property
     def whole_axes(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -68,7 +68,7 @@ class Insert(Op):
     def vjp(self, tape: Tape, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         (dy,) = cotangents
         source = tape.operand_type(node, 0).axis(self.source)
-        return (None if dy is None else tape.apply(Window(self.axis.name, source, self.start), dy),)
+        return (None if dy is None else tape.apply(Excerpt(self.axis.name, source, self.start), dy),)
 
 
 def exchanged(x: Tensor, source: str, axis: Axis) -> Tensor:

@@ -1,0 +1,33 @@
+"""Configurations of models: config.json files, and those that come along (``derive/configs``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from graphs.architectures.config import Config
+from graphs.errors import GraphError
+
+SHIPPED = Path(__file__).with_name("configs")
+
+
+def shipped() -> dict[str, Path]:
+    """Public configurations by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.json"))}
+
+
+def load(word: str) -> Config:
+    """The configuration in the file at that path, or the public one of that name; OSError where there is none."""
+    path = Path(word)
+    if not path.exists() and word in shipped():
+        path = shipped()[word]
+    text = path.read_bytes()
+    try:
+        values = json.loads(text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise GraphError(f"{word}: not UTF-8 text; name a config.json") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise GraphError(f"{word}: not valid JSON ({error}); mend the file") from error
+    if not isinstance(values, dict):
+        raise GraphError(f"{word}: a configuration is one JSON object, with keys such as model_type; mend the file")
+    return Config(values, word)

@@ -1,0 +1,99 @@
+"""DeepSeek-V3: multi-head latent attention; dense first layers, then routed and shared experts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import sympy
+
+from graphs.architectures.architecture import Architecture
+from graphs.architectures.config import Config
+from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
+from graphs.blocks.experts import SIGMOID, Experts
+from graphs.blocks.gated import Gated
+from graphs.blocks.latent import Latent
+from graphs.models.transformer import Layer, Transformer
+from graphs.sizes import Shape
+
+
+def read(config: Config) -> Transformer:
+    config.must_be("moe_layer_freq", only=1)
+    config.must_be("attention_bias", only=False)
+    config.must_be("scoring_func", only="sigmoid")
+    if not config.flag("norm_topk_prob", default=True):
+        config.refuse("norm_topk_prob is false; only gates that are normalised over the kept experts are supported")
+    count, dense = layers_of(config), config.values.get("first_k_dense_replace", 0)
+    if type(dense) is not int or not 0 <= dense <= count:
+        config.refuse(f"first_k_dense_replace is {dense!r}; give it a number of layers, 0 to {count}")
+    scale = Fraction(str(config.number("routed_scaling_factor", default=1.0)))
+    shared = config.optional("n_shared_experts")
+    experts = Experts(SIGMOID, sympy.Rational(scale.numerator, scale.denominator), shared=shared is not None)
+    attention = Latent(rope_base(config), q_latent=config.has("q_lora_rank"))
+    layers = [Layer(attention, Gated() if i < dense else experts) for i in range(count)]
+    modules = config.values.get("num_nextn_predict_layers") or 0
+    if type(modules) is not int or modules < 0:
+        config.refuse(f"num_nextn_predict_layers is {modules!r}; give it a number of modules, 0 for none")
+    return replace(decoder_of(config, _shape(config, shared), layers), modules=modules)
+
+
+def _shape(config: Config, shared: int | None) -> Shape:
+    width = config.count("moe_intermediate_size")
+    return Shape.of(
+        B=TINY_BATCH,
+        m=TINY_LENGTH,
+        L=layers_of(config),
+        d=config.count("hidden_size"),
+        h=config.count("num_attention_heads"),
+        d_h=config.count("qk_nope_head_dim"),
+        d_r=config.count("qk_rope_head_dim"),
+        d_v=config.count("v_head_dim"),
+        d_kv=config.count("kv_lora_rank"),
+        d_q=config.optional("q_lora_rank"),
+        d_ff=config.count("intermediate_size"),
+        d_e=width,
+        d_s=None if shared is None else shared * width,
+        **experts_of(config, "n_routed_experts"),
+        V=config.count("vocab_size"),
+    )
+
+
+ARCHITECTURE = Architecture(
+    "deepseek",
+    ("deepseek_v3",),
+    read,
+    (
+        "multi-head latent attention",
+        "dense first layers",
+        "mixture of experts",
+        "shared experts",
+        "multi-token prediction (on demand)",
+        "rotary positions",
+        "RMS norm",
+    ),
+    {
+        "model_type": "deepseek_v3",
+        "first_k_dense_replace": 1,
+        "hidden_size": 8,
+        "intermediate_size": 6,
+        "kv_lora_rank": 6,
+        "moe_intermediate_size": 2,
+        "n_routed_experts": 4,
+        "n_shared_experts": 2,
+        "num_attention_heads": 2,
+        "num_experts_per_tok": 2,
+        "num_hidden_layers": 3,
+        "num_nextn_predict_layers": 2,
+        "q_lora_rank": 5,
+        "qk_nope_head_dim": 3,
+        "qk_rope_head_dim": 2,
+        "routed_scaling_factor": 2.5,
+        "v_head_dim": 4,
+        "vocab_size": 7,
+    },
+    "DeepSeek-AI 2024, DeepSeek-V3 technical report",
+    (
+        "the bias that balances the choice of experts, which is adjusted and not trained",
+        "the choice of groups of experts before that of experts",
+    ),
+)
