@@ -23,8 +23,10 @@ def widths_given(words: Sequence[str]) -> dict[Role, int]:
     roles, out = {role.value.replace(" ", "-"): role for role in Role}, {}
     for word in words:
         name, _, value = word.rpartition("=")
-        if not value.isdecimal() or (name and name not in roles):
+        if not (value.isascii() and value.isdigit()) or (name and name not in roles):
             raise GraphError(f"--bytes {word}: write a width, or one for a role ({', '.join(roles)}) as in gradient=4")
+        if not int(value):
+            raise GraphError(f"--bytes {word}: an element cannot take 0 bytes; write at least 1")
         out.update(dict.fromkeys([roles[name]] if name else Role, int(value)))
     if out and len(out) < len(Role):
         raise GraphError("--bytes gives some tensors no width; first give one for all, as in --bytes 2")

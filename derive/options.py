@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 
+from derive.cells import refuse_other_schemes
+from derive.claims import load
 from derive.measure import Question
 from derive.memory import ADAM_COPIES, MIXED_COPIES, Widths
 from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS, FeedForward
 from graphs.blocks.dropout import NONE, USUAL
 from graphs.errors import GraphError
-from graphs.gallery import tried
+from graphs.gallery import tried as tried_on_a_step
 from graphs.models.roles import ROLES, ModelRole
+from graphs.schemes import Declaration, blaming
 from graphs.symbols import is_size
 from graphs.transforms.backward import Recompute
 
@@ -25,6 +28,18 @@ def model_of(name: str) -> tuple[ModelRole, FeedForward | None]:
             f"no model is called {name!r}; choose one of {', '.join(ROLES)}, alone or with -{' or -'.join(layers)}"
         )
     return ROLES[role], FEED_FORWARDS[variant] if variant else None
+
+
+def tried(word: str) -> Declaration:
+    """The scheme, after a trial (`graphs.gallery.tried`) and a look at what it assumes; errors name its place."""
+    one = tried_on_a_step(word)
+    ledger = load().assumptions
+    with blaming(one.place):
+        for name in one.assumes:
+            if name not in ledger:
+                raise GraphError(f"ASSUMES has the unknown assumption {name!r}; choose from those of `derive ledger`")
+        refuse_other_schemes(one)
+    return one
 
 
 def asked(model: str, scheme: str) -> Question:
@@ -66,7 +81,7 @@ def parse_sizes(words: Iterable[str], costs: Collection[str] = ()) -> dict[str, 
     for word in words:
         name, (value, *more) = parse_values(word, costs)
         if more:
-            raise GraphError(f"{word!r}: one value is needed; write {name}=1")
+            raise GraphError(f"{word!r}: one value is needed; write {name}=8")
         if name in out:
             raise GraphError(f"{word!r}: {name} has a value already; give it once")
         out[name] = value
@@ -80,5 +95,5 @@ def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]
         raise GraphError(f"{word!r}: no size is called {name!r}; known are those of graphs/symbols.py, such as B")
     values = numbers.split(",")
     if not all(n.isascii() and n.isdigit() and int(n) for n in values):
-        raise GraphError(f"{word!r}: a size is a positive integer; write {name}=1")
+        raise GraphError(f"{word!r}: a size is a positive integer; write a whole number from 1, such as {name}=8")
     return name, [int(n) for n in values]

@@ -18,7 +18,7 @@ from graphs.ir import Graph
 from graphs.models.generation import generation
 from graphs.models.roles import POLICY, ROLES, forward
 from graphs.ops.repeat import Repeat
-from graphs.schemes import Declaration, find
+from graphs.schemes import Declaration, blaming, find
 from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
@@ -63,13 +63,14 @@ def step(role: str, ffn: FeedForward, attention: Attention = PLAIN) -> Graph:
 def tried(word: str) -> Declaration:
     """The scheme (`find`), after a trial on the training step that its row speaks of; GraphError where it fails."""
     one = find(word)
-    split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
-    used = {e.mesh for e in one.scheme.entries if not e.stored}
-    if idle := sorted(used - _meshes(split)):
-        raise GraphError(
-            f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another axis "
-            "to it, or declare FFN with the feed-forward layer that has the axis"
-        )
+    with blaming(one.place):
+        split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
+        used = {e.mesh for e in one.scheme.entries if not e.stored}
+        if idle := sorted(used - _meshes(split)):
+            raise GraphError(
+                f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another "
+                "axis to it, or declare FFN with the feed-forward layer that has the axis"
+            )
     return one
 
 

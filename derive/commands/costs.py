@@ -133,7 +133,7 @@ def pipeline(
     Durations are rational numbers such as 3/2.  Idle time is given per useful time (ideal) and per available time
     (total), and for each rank the most activations that it keeps at a time.
     """
-    from derive.parsing import parse_rational
+    from derive.parsing import parse_rational, parse_whole
     from derive.render.pipeline import chart, to_data, to_text
     from derive.report import to_json
     from derive.schedules import Durations, run_step
@@ -147,7 +147,7 @@ def pipeline(
         weight_gradient=whole / 2 if weight_gradient is None else parse_rational(weight_gradient, "--weight-gradient"),
         transfer=parse_rational(transfer, "--transfer"),
     )
-    counts = None if layers is None else [parse_rational(n, "--layers") for n in layers.split(",")]
+    counts = None if layers is None else [parse_whole(n, "--layers") for n in layers.split(",")]
     step = run_step(chosen, Pipeline(stages, micro_batches, virtual), durations, counts)
     if as_json:
         click.echo(to_json(to_data(chosen, step, durations, timeline)), nl=False)

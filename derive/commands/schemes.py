@@ -31,8 +31,8 @@ GRAPHS = (
 @one_sentence_errors
 def schemes(scheme: str | None, as_json: bool) -> None:
     """List the parallelism schemes and what each maps to the mesh."""
+    from derive.options import tried
     from derive.report import to_json
-    from graphs.gallery import tried
     from graphs.schemes import schemes as known
 
     shown = [tried(scheme).scheme] if scheme else list(known().values())
@@ -84,11 +84,10 @@ def simulate(
     Sizes are small unless set, and such that the degrees divide them.  Inputs are random with a fixed seed.  Exit 0
     when loss and all gradients agree, 1 when one does not, 2 on bad input.
     """
-    from derive.options import parse_sizes
+    from derive.options import parse_sizes, tried
     from derive.report import to_json
     from derive.simulate import simulate as run
     from derive.simulate import to_text
-    from graphs.gallery import tried
 
     one = tried(scheme)
     found = run(one, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
@@ -97,7 +96,7 @@ def simulate(
 
 
 @click.command()
-@click.argument("graph", type=click.Choice(GRAPHS))
+@click.argument("graph", metavar="GRAPH", type=click.Choice(GRAPHS))
 @click.option("--scheme", default="none", metavar="NAME|FILE", help=f"Show one rank's graph. {SCHEME_HELP}")
 @click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
 @one_sentence_errors
@@ -114,16 +113,17 @@ def check_scheme(
     scheme: str | None, claims: Sequence[Path], drop: Iterable[str], table: str | None, *, jobs: int, as_json: bool
 ) -> int:
     """Print the row of one scheme, as derived or, where there are claims, as judged; the exit code."""
+    from derive.cells import row_ids
     from derive.check import check_row
     from derive.claims import ClaimError, load, with_claims
+    from derive.options import tried
     from derive.report import report, to_json
-    from graphs.gallery import tried
 
     if scheme is None:
         raise ClaimError("--claims are about the row of a scheme; name it with --scheme")
     row, book = tried(scheme).scheme.name, load()
     for file in claims:
-        book = with_claims(book, file, row)
+        book = with_claims(book, file, row, row_ids(row))
     cells = check_row(row, drop, table, book, jobs)
     if as_json:
         click.echo(to_json(report(cells)), nl=False)
@@ -142,8 +142,8 @@ def check_scheme(
 def own_row(scheme: str | None, out: Path | None) -> str | None:
     """The row that a scheme adds to the tables; none where the paper has it already."""
     from derive.cells import ROWS
+    from derive.options import tried
     from graphs.errors import GraphError
-    from graphs.gallery import tried
 
     if scheme is None:
         return None

@@ -208,6 +208,7 @@ def test_integers_that_json_readers_round_are_strings() -> None:
         (["--scheme", "tensor", "--set", "P_t=3", "--set", "h=4"], "does not divide"),
         (["--scheme", "tensor", "--bytes", "weights=2"], "write a width, or one for a role"),
         (["--scheme", "tensor", "--bytes", "gradient=2"], "first give one for all"),
+        (["--scheme", "tensor", "--bytes", "0"], "an element cannot take 0 bytes; write at least 1"),
         (["--scheme", "sequence", "--algorithm", "central"], "reduce_scatter has no central rule"),
     ],
 )

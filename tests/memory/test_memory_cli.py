@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from derive import cli, published, published_volumes
 from derive.commands.costs import RECOMPUTE
 from derive.commands.options import MODELS
+from derive.normal import single_form
+from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.models.roles import ROLES
 from graphs.transforms.backward import Recompute
@@ -80,20 +82,31 @@ def test_text_lists_totals_one_layer_and_every_term() -> None:
     assert out == run("memory", "--scheme", "3d", "--dropout", "--bytes", *at(P_d=2, P_p=3, P_t=4))[1]
 
 
+@pytest.mark.parametrize("given", [["P_t"], ["B", "m"], ["P_t", "B", "m", "d", "h", "d_ff", "L"]])
+def test_values_for_some_sizes_leave_the_formula_in_the_others(given: list[str]) -> None:
+    sizes = SIZES | {"P_t": 4}
+    words = [w for name in given for w in ("--set", f"{name}={sizes[name]}")]
+    rest = {name: n for name, n in sizes.items() if name not in given}
+    total = data_of("--scheme", "tensor", *words)["totals"]["total"]["value"]
+    assert single_form(parse_text(str(total))).symbols == set(rest)
+    whole = data_of("--scheme", "tensor", *at(P_t=4))["totals"]["total"]["value"]
+    assert single_form(parse_text(str(total))).evaluate(rest) == whole
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--scheme", "sideways"], "no scheme is called 'sideways'; choose one of "),
         (["--set", "Q=1"], "no size is called 'Q'"),
-        (["--set", "B=0.5"], "a size is a positive integer; write B=1"),
-        (["--set", "B"], "a size is a positive integer; write B=1"),
-        (["--set", "B=0"], "a size is a positive integer; write B=1"),
+        (["--set", "B=0.5"], "a size is a positive integer; write a whole number from 1, such as B=8"),
+        (["--set", "B"], "a size is a positive integer; write a whole number from 1, such as B=8"),
+        (["--set", "B=0"], "a size is a positive integer; write a whole number from 1, such as B=8"),
         (["--set", "B=1", "--set", "B=2"], "B has a value already; give it once"),
-        (["--set", "B=1"], "no value for "),
         (["--width", "feelings=2"], "nothing kept is called 'feelings'; use one of weights, gradients"),
         (["--width", "masks=half"], "a width is a whole number of bytes; write masks=4"),
         (["--width", "masks=0"], "an element of masks cannot take 0 bytes; give it at least one"),
         (["--scheme", "tensor", *at(P_t=3)], "entries on a rank; change the sizes"),
+        (["--scheme", "tensor", "--set", "P_t=3", "--set", "h=4"], "axis 'h' has h/P_t = 4/3 entries on a rank"),
         (at(h=5), "axis 'k' has d/h = 16/5 entries on a rank; change the sizes"),
     ],
 )

@@ -166,7 +166,8 @@ BAD_CLAIMS = {
     "an unknown symbol": (("{x}P", "{q}P"), "unknown symbol"),
     "an unbound index": (("+md", "+t d"), "the index t occurs outside a sum"),
     "another row": (("VII/Tensor 2D/Work", "VII/Tensor/Work"), "not a cell of the row Tensor 2D"),
-    "another column": (("2D/Work", "2D/Speed"), "a claim about a cell that"),
+    "another column": (("2D/Work", "2D/Speed"), "not a cell of the row Tensor 2D; write one of V/Tensor 2D/Work, "),
+    "twice the same": (("[[claim]]", "[[claim]]\nid = 'VII/Tensor 2D/Work'\nlatex = 'L'\n[[claim]]"), "occurs twice"),
     "a misspelt key": (("latex", "latecks"), "unknown key 'latecks'"),
     "no TOML": (("[[claim]]", "[[claim"), "not valid TOML"),
 }
@@ -176,7 +177,9 @@ BAD_CLAIMS = {
 def test_an_ill_formed_claim_is_an_input_error_with_its_place(case: str, tmp_path: Path) -> None:
     (old, new), says = BAD_CLAIMS[case]
     file = claims(tmp_path, CLAIMS.replace(old, new))
-    refused(run("check", "--scheme", TENSOR_2D, "--claims", file), says)
+    done = run("check", "--scheme", TENSOR_2D, "--claims", file)
+    refused(done, says)
+    assert "claims.toml" in done[2]
 
 
 def test_claims_need_a_scheme(tmp_path: Path) -> None:
@@ -204,6 +207,18 @@ BAD = {
     "two meshes, no nesting": (scheme("M('b', 'P_d'), M('b', 'P_t')"), "declare the nesting, outermost first"),
     "the same, by alias": (scheme("M('s', 'P_c'), M('t', 'P_t')"), "s and t name one axis"),
     "an idle dimension": (scheme("M('e', 'P_e')"), "nothing of the dense training step is cut over P_e"),
+    "a name that is no text": (scheme("M('b', 'P_d')").replace("'Mine'", "5"), "a scheme cannot be called 5"),
+    "no source": (scheme("M('b', 'P_d')").replace("'test'", "7"), "its source is 7; write"),
+    "an axis that is no text": (scheme("M(3, 'P_d')"), "an entry cuts the axis 3"),
+    "a nesting that is none": (scheme("M('b', 'P_d')", ", nesting=3"), "its nesting is 3; write one like"),
+    "a nesting of no pairs": (scheme("M('b', 'P_d')", ", nesting=('h',)"), "its nesting is ('h',); write one like"),
+    "a nesting of nothing": (scheme("M('b', 'P_d')", ", nesting=(('h', ('P_d',)),)"), "axis 'h', which no entry cuts"),
+    "a nesting too deep": (scheme("M('b', 'P_d')", ", nesting=(('b', ('P_d', 'P_t')),)"), "has 'P_t', over which"),
+    "dimensions that are none": (scheme("M('b', 'P_d')", ", dimensions=3"), "its dimensions are 3; write names"),
+    "dimensions without meaning": (scheme("M('b', 'P_d')", ", dimensions=('P_x',)"), "its dimensions are ('P_x',)"),
+    "a meaning that is no text": (scheme("M('b', 'P_d')", ", dimensions=(('P_x', 3),)"), "names and meanings like"),
+    "blocks and no ranks": (scheme("M('b', 'P_d')") + "\nATTENTION = 'ring'", "map axis 's' to it, or leave ATTENTION"),
+    "an assumption nobody knows": (scheme("M('b', 'P_d')") + "\nASSUMES = ('nope',)", "unknown assumption 'nope'"),
     "a name with a slash": (scheme("M('b', 'P_d')").replace("Mine", "a/b"), "a scheme cannot be called 'a/b'"),
     "a taken name": (scheme("M('b', 'P_d')").replace("Mine", "tensor"), "a scheme is called 'Tensor' already"),
     "a taken dimension": (scheme("M('b', 'P_d')", ", dimensions=(('P_d', 'mine'),)"), "P_d already means"),
@@ -216,6 +231,8 @@ BAD = {
     "an import error": ("import nowhere_to_be_found", "ModuleNotFoundError"),
     "a syntax error": ("SCHEME = (", "not valid Python ("),
     "an exit": ("raise SystemExit(0)", "SystemExit"),
+    "an end of another kind": ("class End(BaseException): ...\nraise End('now')", "(End: now); mend the file"),
+    "bytes that are no text": ("X = '\0'", "not valid Python (source code string cannot contain null bytes"),
 }
 
 
@@ -224,7 +241,9 @@ BAD = {
 def test_a_wrong_declaration_is_one_sentence_and_nothing_is_written(command, case: str, tmp_path: Path) -> None:
     body, says = BAD[case]
     words = [str(tmp_path / "out") if w == "OUT" else w for w in command]
-    refused(run(*words, "--scheme", written(tmp_path, body)), says)
+    done = run(*words, "--scheme", written(tmp_path, body))
+    refused(done, says)
+    assert done[2].startswith(f"derive: {tmp_path / 'mine.py'}: ")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py"]
 
 
@@ -238,11 +257,28 @@ def test_an_assumption_that_a_scheme_cannot_make_is_refused_by_name(name: str, s
 
 
 @pytest.mark.parametrize(
-    ("word", "says"), [("Sideways", "no scheme is called 'Sideways'"), ("no.py", "no.py: No such")]
+    ("word", "says"),
+    [
+        ("Sideways", "no scheme is called 'Sideways'"),
+        ("no.py", "no.py: no such file; name the Python file that declares the scheme"),
+        ("/", "no scheme is called '/'"),
+    ],
 )
 def test_what_is_neither_a_scheme_nor_a_file_is_refused(word: str, says: str) -> None:
     refused(run("check", "--scheme", word), says)
     refused(run("check", "--scheme", TENSOR_2D, "--table", "III"), "table III has no rows of schemes")
+
+
+def test_a_folder_is_no_scheme(tmp_path: Path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    refused(run("schemes", "--scheme", str(tmp_path / "folder.py")), "not a file; name the Python file")
+
+
+def test_what_a_scheme_file_prints_stays_out_of_what_the_command_prints(tmp_path: Path) -> None:
+    file = written(tmp_path, "print('hello')\n" + scheme("M('b', 'P_d')"))
+    code, out, err = run("schemes", "--scheme", file, "--json")
+    assert (code, err) == (0, "hello\n")
+    assert json.loads(out)["schemes"][0]["name"] == "mine"
 
 
 def test_a_file_loaded_again_is_the_same_scheme_and_a_changed_one_is_refused(tmp_path: Path) -> None:
