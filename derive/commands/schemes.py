@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 MODELS = ("policy", "value", "reward")
 GRAPHS = (
-    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
+    *(
+        f"{stem}{variant}"
+        for stem in ("block", "policy", "training")
+        for variant in ("", "-experts", "-dispatched", "-ring")
+    ),
     "reward",
     "value",
     "generation",
@@ -101,7 +105,10 @@ def simulate(
 @click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
 @one_sentence_errors
 def show(graph: str, scheme: str, dot: bool) -> None:
-    """List the operations of a graph, or print it as Graphviz DOT."""
+    """List the operations of a graph, or print it as Graphviz DOT.
+
+    Where the name of the graph says no layers (-experts, -dispatched, -ring), they are those of the scheme's row.
+    """
     from derive.render.dot import listing, to_dot
     from graphs.gallery import example
 

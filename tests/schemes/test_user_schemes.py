@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,14 @@ from derive.latex import parse
 from derive.render.tables import read_back
 from derive.textform import parse_text
 from graphs import schemes
+from graphs.axes import Role
+from graphs.blocks.decoder import DENSE
 from graphs.errors import GraphError
+from graphs.gallery import step
+from graphs.ir import Graph
+from graphs.ops.collective import Collective
+from graphs.ops.repeat import Repeat
+from graphs.transforms.partition import partition
 from tests.loading import HYBRID, TENSOR_2D, forgetting, named
 
 HEAD = "from graphs.schemes import Mapping as M, Scheme\n"
@@ -299,6 +307,40 @@ def test_the_simulator_finds_every_rank_equal_to_the_sequential_run(word: str) -
     assert (code, data["agrees"]) == (0, True)
     assert data["ranks"] == 2 ** len(data["degrees"])
     assert {o["name"] for o in data["outputs"]} >= {"loss", "grad:W_1e"}
+
+
+def sent_on(graph: Graph, stage: str, trips: int) -> Counter[tuple[str, str]]:
+    """What a rank of a stage sends, read off the graph: its collectives, and what its loops hand on."""
+    out: Counter[tuple[str, str]] = Counter()
+    for node in graph.nodes:
+        sends = isinstance(node.op, Collective) and node.op.action == "send"
+        here = node.stage is None or (node.stage == stage) != sends
+        if isinstance(node.op, Repeat):
+            out.update({key: trips * n for key, n in sent_on(node.op.body, stage, trips).items()})
+            final = "first" if node.op.reverse else "last"
+            carried = list(node.op.body.inputs.values())[: node.op.carried]
+            out[node.phase, "send"] += sum(t.role is not Role.INDEX for t in carried) * (stage != final)
+        elif isinstance(node.op, Collective) and node.op.action != "shard" and here:
+            out[node.phase, node.op.action] += 1
+    return +out
+
+
+def test_the_exchanges_that_the_simulator_counts_are_those_of_the_busiest_stage_of_a_pipeline() -> None:
+    data = json.loads(run("simulate", "--scheme", "3d", "--set", "L=6", "--json")[1])
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in data["collectives"]:
+        counted[row["phase"], row["action"]] += row["times"]
+    part = partition(step("policy", DENSE), schemes.schemes()["3D"])
+    stages = [sent_on(part, stage, trips=3) for stage in ("first", "last")]
+    assert stages[0] != stages[1]
+    assert counted == max(stages, key=Counter.total)
+    inner = json.loads(run("simulate", "--scheme", "pipeline", "--degree", "P_p=3", "--json")[1])["collectives"]
+    assert [(r["phase"], r["action"], r["times"]) for r in inner] == [("forward", "send", 1), ("backward", "send", 1)]
+
+
+def test_one_rank_alone_exchanges_nothing() -> None:
+    words = [w for p in ("P_d", "P_p", "P_t") for w in ("--degree", f"{p}=1")]
+    assert json.loads(run("simulate", "--scheme", "3d", *words, "--json")[1])["collectives"] == []
 
 
 def test_the_simulator_notices_a_partition_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
