@@ -14,7 +14,7 @@ from graphs.blocks.dropout import NONE, USUAL
 from graphs.errors import GraphError
 from graphs.gallery import tried as tried_on_a_step
 from graphs.models.roles import ROLES, ModelRole
-from graphs.schemes import Declaration, blaming
+from graphs.schemes import Declaration, blaming, with_policies
 from graphs.symbols import is_size
 from graphs.transforms.backward import Recompute
 
@@ -30,8 +30,11 @@ def model_of(name: str) -> tuple[ModelRole, FeedForward | None]:
     return ROLES[role], FEED_FORWARDS[variant] if variant else None
 
 
-def tried(word: str) -> Declaration:
-    """The scheme, after a trial (`graphs.gallery.tried`) and a look at what it assumes; errors name its place."""
+def tried(word: str, gathered: str | None = None, accumulated: str | None = None) -> Declaration:
+    """The scheme, after a trial (`graphs.gallery.tried`) and a look at what it assumes; errors name its place.
+
+    Policies that are given take the place of the scheme's own.
+    """
     one = tried_on_a_step(word)
     ledger = load().assumptions
     with blaming(one.place):
@@ -39,15 +42,20 @@ def tried(word: str) -> Declaration:
             if name not in ledger:
                 raise GraphError(f"ASSUMES has the unknown assumption {name!r}; choose from those of `derive ledger`")
         refuse_other_schemes(one)
-    return one
+    return with_policies(one, gathered, accumulated)
 
 
-def asked(model: str, scheme: str) -> Question:
+def asked(model: str, scheme: str, gathered: str | None = None, accumulated: str | None = None) -> Question:
     """The question about a training step; the scheme says which feed-forward layer, unless the model does."""
-    one = tried(scheme)
+    one = tried(scheme, gathered, accumulated)
     role, layer = model_of(model)
     attention = ATTENTIONS[one.attention]
     return Question(role=role, ffn=layer or FEED_FORWARDS[one.ffn], attention=attention, scheme=one.scheme.name)
+
+
+def recomputing(q: Question, recompute: str) -> Question:
+    """The question where the backward pass computes so much again."""
+    return replace(q, recompute=Recompute(recompute.replace("-", "_")))
 
 
 def holding(
@@ -55,8 +63,7 @@ def holding(
 ) -> Question:
     """The question with a policy for what is held; in bytes with a master copy."""
     return replace(
-        q,
-        recompute=Recompute(recompute.replace("-", "_")),
+        recomputing(q, recompute),
         copies=copies or (MIXED_COPIES if in_bytes else ADAM_COPIES),
         dropout=USUAL if dropout else NONE,
     )

@@ -1,7 +1,7 @@
 """Data-parallel attention and parallel experts on the same ranks.
 
-A rank has its share of the sequences, and all parameters but the experts, of which it has its own.  Copies of the tokens
-are exchanged all-to-all with the ranks that have their experts, and so are the answers.
+A rank has its share of the sequences, and all parameters but the experts, of which it has its own.  Copies of the
+tokens are exchanged all-to-all with the ranks that have their experts, and so are the answers.
 """
 
 from __future__ import annotations

@@ -77,7 +77,28 @@ MODEL = click.option(
 SIZES = click.option(
     "--set", "sizes", multiple=True, metavar="SIZE=N", help="A number for a size, as in m=1024; may be repeated."
 )
+#: what the backward pass may compute again, and the policies of a scheme: the words of the graphs, which load slowly
+RECOMPUTES = ("none", "selective", "layer-boundary")
+GATHERED, ACCUMULATED = ("again", "kept"), ("shards", "partial")
+RECOMPUTE = click.option(
+    "--recompute", type=click.Choice(RECOMPUTES), default="none", help="What the backward pass computes again."
+)
+_GATHERED = click.option(
+    "--gathered",
+    type=click.Choice(GATHERED),
+    help="What the forward pass gathered: is gathered again backward, or kept (default: as the scheme says).",
+)
+_ACCUMULATED = click.option(
+    "--accumulated",
+    type=click.Choice(ACCUMULATED),
+    help="Gradients of a micro-batch: are added to stored shards, or to partial sums (default: as the scheme says).",
+)
 SCHEME_HELP = "A scheme by name, or a Python file that declares one (the file is executed)."
+
+
+def policies(command: F) -> F:
+    """The options that change a scheme's policies."""
+    return _GATHERED(_ACCUMULATED(command))
 
 
 def one_sentence_errors(command: F) -> F:

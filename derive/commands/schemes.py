@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
+from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors, policies
 
 if TYPE_CHECKING:
     from graphs.schemes import Mapping
@@ -48,6 +48,7 @@ def schemes(scheme: str | None, as_json: bool) -> None:
                 "source": s.source,
                 "mesh": list(s.meshes),
                 "entries": [asdict(e) for e in s.entries],
+                "nesting": {axis: list(meshes) for axis, meshes in s.nesting},
                 "policies": {"gathered": s.gathered, "accumulated": s.accumulated},
             }
             for s in shown
@@ -56,12 +57,21 @@ def schemes(scheme: str | None, as_json: bool) -> None:
         return
     for s in shown:
         mapping = ", ".join(_entry(e) for e in s.entries) or "nothing is split"
-        click.echo(f"{s.name.lower():<10} {mapping}\n{'':<10} {s.source}")
+        nesting = [f"{axis} is cut over {', then '.join(meshes)}" for axis, meshes in s.nesting]
+        rules = [*nesting, f"gathered {s.gathered}", f"accumulated {s.accumulated}"]
+        first, *others = (mapping, "; ".join(rules), s.source)
+        click.echo("\n".join([f"{s.name.lower():<10} {first}", *(f"{'':<10} {line}" for line in others)]))
 
 
 def _entry(entry: Mapping) -> str:
-    place = "" if entry.where == "everywhere" else f" ({entry.where})"
-    return f"{entry.axis} -> {entry.mesh}{place}"
+    """``c -> P_y (priority 1)``; what is as usual is not said."""
+    said = (
+        "" if entry.where == "everywhere" else entry.where,
+        "" if entry.layout == "contiguous" else entry.layout,
+        f"priority {entry.priority}" if entry.priority else "",
+    )
+    remarks = ", ".join(filter(None, said))
+    return f"{entry.axis} -> {entry.mesh}" + (f" ({remarks})" if remarks else "")
 
 
 def _mapping(entries: Sequence[Mapping]) -> dict[str, str]:
@@ -78,10 +88,18 @@ def _mapping(entries: Sequence[Mapping]) -> dict[str, str]:
 @SIZES
 @click.option("--model", type=click.Choice(MODELS), default=MODELS[0], help="Which model is trained.")
 @click.option("--experts", is_flag=True, help="With a mixture of experts, also where the scheme speaks of none.")
+@policies
 @AS_JSON
 @one_sentence_errors
 def simulate(
-    scheme: str, degree: tuple[str, ...], sizes: tuple[str, ...], model: str, experts: bool, as_json: bool
+    scheme: str,
+    degree: tuple[str, ...],
+    sizes: tuple[str, ...],
+    model: str,
+    experts: bool,
+    gathered: str | None,
+    accumulated: str | None,
+    as_json: bool,
 ) -> None:
     """Run one training step sequentially and rank by rank with its collectives, and compare the results.
 
@@ -93,7 +111,7 @@ def simulate(
     from derive.simulate import simulate as run
     from derive.simulate import to_text
 
-    one = tried(scheme)
+    one = tried(scheme, gathered, accumulated)
     found = run(one, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
     click.echo(to_json(found.json()) if as_json else to_text(found), nl=False)
     sys.exit(0 if found.agrees else DIFFERS)

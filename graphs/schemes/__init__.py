@@ -10,6 +10,7 @@ import importlib.util
 import pkgutil
 import sys
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module, metadata
 from importlib.machinery import SourceFileLoader
@@ -20,13 +21,13 @@ from graphs.errors import GraphError
 from graphs.schemes.declaration import Declaration, blaming, declaration_in
 from graphs.schemes.scheme import Mapping, Scheme
 
-__all__ = ["Declaration", "Mapping", "Scheme", "blaming", "declared", "find", "load", "schemes"]
+__all__ = ["Declaration", "Mapping", "Scheme", "blaming", "declared", "find", "load", "schemes", "with_policies"]
 
 GROUP = "rlm_workdepth.schemes"
 HELPERS = ("declaration", "scheme")
 
-#: schemes of files that `load` was given, by path
-_loaded: dict[Path, Declaration] = {}
+#: schemes of files that `load` was given, by path, and of `with_policies`, by name
+_loaded: dict[Path | str, Declaration] = {}
 
 
 @lru_cache(maxsize=1)
@@ -94,6 +95,20 @@ def load(path: Path) -> Declaration:
     if _loaded.setdefault(path, one) != one:
         raise GraphError(f"{path}: the file has changed since it was loaded; start anew")
     return _loaded[path]
+
+
+def with_policies(one: Declaration, gathered: str | None, accumulated: str | None) -> Declaration:
+    """The scheme with these policies, where they are given; known by a name that says what differs."""
+    own = one.scheme
+    ways = gathered or own.gathered, accumulated or own.accumulated
+    changed = [way for way, was in zip(ways, (own.gathered, own.accumulated), strict=True) if way != was]
+    if not changed:
+        return one
+    name = " ".join((own.name, *changed))
+    with blaming(one.place):
+        other = replace(one, scheme=replace(own, name=name, gathered=ways[0], accumulated=ways[1]))
+    _refuse_clash(other, {n: d for n, d in declared().items() if d != other})
+    return _loaded.setdefault(name, other)
 
 
 class _Source(SourceFileLoader):

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -32,6 +33,7 @@ from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes import declared
 from tests.graphs.test_partition import SCHEMES
+from tests.loading import forgetting
 
 TABLE = communication_table()
 CELLS = re.compile(r"(?P<name>[^&\n]*) & (?P<phase>[a-z ]+)\n" + r"& \\raggedright \$(.+)\$\n" * 3)
@@ -190,6 +192,31 @@ def test_a_scheme_without_exchanges_has_empty_totals() -> None:
     found = data("--scheme", "none")
     assert found["items"] == []
     assert found["totals"]["step"]["global"] == {"volume": 0, "messages": 0}
+
+
+def exchanged(found, action: str) -> dict[str, int]:
+    """How many exchanges of that kind each phase has."""
+    return Counter(i["phase"] for i in found["items"] if i["action"] == action)
+
+
+def test_policies_of_a_scheme_can_be_asked_for_and_name_it() -> None:
+    with forgetting():
+        again, kept = (data("--scheme", "zero-3", "--gathered", way) for way in ("again", "kept"))
+        shards, partial = (
+            data("--scheme", "zero-3", "--micro-batches", "--accumulated", way) for way in ("shards", "partial")
+        )
+    assert (again["scheme"], kept["scheme"]) == ("zero-3", "zero-3 kept")
+    assert exchanged(again, "all_gather")["backward"] == exchanged(again, "all_gather")["forward"]
+    assert exchanged(kept, "all_gather") == {"forward": exchanged(again, "all_gather")["forward"]}
+    scattered = [{i["count"] for i in found["items"] if i["action"] == "reduce_scatter"} for found in (shards, partial)]
+    assert partial["scheme"] == "zero-3 partial"
+    assert all("n_mb" in str(count) for count in scattered[0])
+    assert not any("n_mb" in str(count) for count in scattered[1])
+
+
+def test_what_the_backward_pass_computes_again_it_exchanges_again() -> None:
+    plain, again = (data("--scheme", "tensor", "--recompute", how) for how in ("none", "layer-boundary"))
+    assert exchanged(again, "all_reduce") == exchanged(plain, "all_reduce") | {"recompute": 1}
 
 
 def test_integers_that_json_readers_round_are_strings() -> None:

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from derive import cli, published, published_volumes
-from derive.commands.costs import RECOMPUTE
-from derive.commands.options import MODELS
+from derive.commands.options import ACCUMULATED, GATHERED, MODELS, RECOMPUTES
 from derive.normal import single_form
 from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.models.roles import ROLES
+from graphs.schemes import scheme
 from graphs.transforms.backward import Recompute
 
 SIZES = {"B": 2, "m": 8, "d": 16, "h": 4, "d_ff": 64, "L": 3, "V": 8}
@@ -118,7 +118,8 @@ def test_bad_input_is_one_sentence_and_exit_two(words: list[str], says: str) -> 
 
 
 def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
-    assert tuple(r.value.replace("_", "-") for r in Recompute) == RECOMPUTE
+    assert tuple(r.value.replace("_", "-") for r in Recompute) == RECOMPUTES
+    assert (GATHERED, ACCUMULATED) == (scheme.GATHERED, scheme.ACCUMULATED)
     assert {name.partition("-")[0] for name in MODELS} == set(ROLES) - {"reference"}
     assert {name.partition("-")[2] or "dense" for name in MODELS} == set(FEED_FORWARDS)
 

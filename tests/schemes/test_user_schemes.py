@@ -110,6 +110,17 @@ def test_show_explain_and_schemes_know_the_file() -> None:
     assert (listed["name"], listed["mapping"]["c"], listed["mapping"]["h"]) == ("tensor 2d", "P_y", "P_x, P_y")
 
 
+def test_schemes_shows_priorities_places_layouts_nesting_and_policies(tmp_path: Path) -> None:
+    lines = [line.strip() for line in run("schemes")[1].splitlines()]
+    assert "s -> P_c, h -> P_c (attention, priority 1)" in "\n".join(lines)
+    assert "b is cut over P_d, then P_e; gathered again; accumulated shards" in lines
+    body = "SCHEME = Scheme('Mine', (M('s', 'P_c', layout='zigzag'),), 'test', gathered='kept')"
+    listed = {s["name"]: s for s in json.loads(run("schemes", "--json")[1])["schemes"]}
+    assert listed["5d"]["nesting"] == {"b": ["P_d", "P_e"]}
+    shown = run("schemes", "--scheme", written(tmp_path, body))[1]
+    assert shown.split("\n")[:2] == ["mine       s -> P_c (zigzag)", f"{'':<11}gathered kept; accumulated shards"]
+
+
 def test_tables_have_the_row_after_those_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derive.check.check_all", partial(check_all, table="VII"))  # one table of the paper will do
     code, _, err = run("tables", "--scheme", TENSOR_2D, "--out", str(tmp_path))
@@ -341,6 +352,15 @@ def test_the_exchanges_that_the_simulator_counts_are_those_of_the_busiest_stage_
 def test_one_rank_alone_exchanges_nothing() -> None:
     words = [w for p in ("P_d", "P_p", "P_t") for w in ("--degree", f"{p}=1")]
     assert json.loads(run("simulate", "--scheme", "3d", *words, "--json")[1])["collectives"] == []
+
+
+@pytest.mark.parametrize("word", ["zero-3", "sequence"])
+def test_a_scheme_under_another_policy_is_simulated_under_a_name_of_its_own(word: str) -> None:
+    code, out, _ = run("simulate", "--scheme", word, "--gathered", "kept", "--json")
+    kept, again = json.loads(out), json.loads(run("simulate", "--scheme", word, "--gathered", "again", "--json")[1])
+    assert (code, kept["scheme"], again["scheme"]) == (0, f"{word} kept", word)
+    gathers = [sum(r["times"] for r in found["collectives"] if r["action"] == "all_gather") for found in (kept, again)]
+    assert gathers[0] < gathers[1]
 
 
 def test_the_simulator_notices_a_partition_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
