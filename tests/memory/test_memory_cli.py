@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from derive import cli, published, published_volumes
 from derive.commands.options import ACCUMULATED, GATHERED, MODELS, RECOMPUTES
+from derive.forms import symbol
 from derive.normal import single_form
 from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
@@ -133,6 +134,16 @@ def test_published_prints_every_form_with_its_residual() -> None:
     rows = json.loads(as_json)["published"]
     assert [r["name"] for r in rows] == forms
     assert {r["unexplained"] for r in rows} == {"0"}
+
+
+def test_a_volume_is_given_as_a_multiple_of_the_parameters_where_it_is_one() -> None:
+    rows = {r["name"]: r for r in published_volumes.compared()}
+    times = single_form(parse_text(rows["volume, ZeRO-3 with micro-batches"]["multiple"]))
+    assert times == single_form(parse_text("3*n_mb*(P_d - 1)/P_d"))
+    two = single_form(parse_text("L*d + V"))
+    factor = single_form(parse_text("3 - 1/P_d"))
+    assert published_volumes.multiple(factor * two, two) == factor
+    assert published_volumes.multiple(factor * two + symbol("V"), two) is None
 
 
 def test_a_published_form_that_is_not_explained_fails(monkeypatch: pytest.MonkeyPatch) -> None:
