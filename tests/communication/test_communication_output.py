@@ -24,7 +24,7 @@ from derive.costs.traffic import ALGORITHMS
 from derive.data import output_folder
 from derive.forms import Form, Max, symbol
 from derive.latex import parse
-from derive.measure import Question
+from derive.measure import Question, graph_of
 from derive.normal import to_form
 from derive.render.communication import FILE, LINES, communication_table, divided, row
 from derive.units import ELEMENTS, MESSAGES
@@ -217,6 +217,19 @@ def test_policies_of_a_scheme_can_be_asked_for_and_name_it() -> None:
 def test_what_the_backward_pass_computes_again_it_exchanges_again() -> None:
     plain, again = (data("--scheme", "tensor", "--recompute", how) for how in ("none", "layer-boundary"))
     assert exchanged(again, "all_reduce") == exchanged(plain, "all_reduce") | {"recompute": 1}
+
+
+@pytest.mark.parametrize("words", [["5d"], ["hsdp"], ["sequence"], ["zero-3", "--micro-batches"]])
+def test_exchanges_of_parameters_gradients_and_no_others_are_named_by_the_parameter(words: list[str]) -> None:
+    question = measured({"5d": "5D", "hsdp": "HSDP", "sequence": "Sequence"}.get(words[0], "ZeRO-3")).question
+    axes = {name: tensor.names for name, tensor in graph_of(question).parameters()}
+    for item in data("--scheme", *words)["items"]:
+        name = item["gradient_of"]
+        assert (name is not None) == (item["role"] == Role.PARAMETER_GRADIENT.value)
+        if name:
+            assert tuple(item["axes"]) in (axes[name], axes[name][1:])
+    text = derive("--scheme", *words)[1]
+    assert re.search(r"^  grad gain_1 +(all_reduce|reduce_scatter) ", text, re.MULTILINE)
 
 
 def test_integers_that_json_readers_round_are_strings() -> None:

@@ -44,12 +44,8 @@ def quotient(entries: str) -> list[tuple[str, int]]:
 def test_every_field_and_every_place_is_listed() -> None:
     for kind in (Scheme, Mapping):
         rows = table(f"field of `{kind.__name__}` | meaning")
-        assert [name for row in rows for name in row[0].split(", ")] == ordered(kind)
+        assert [name for row in rows for name in row[0].split(", ")] == [f.name for f in fields(kind)]
     assert tuple(row[0] for row in table("`where` | in force")) == PLACES
-
-
-def ordered(kind: type) -> list[str]:
-    return [f.name for f in fields(kind)]
 
 
 def test_the_example_is_a_scheme_that_gives_the_sequential_result(tmp_path: Path) -> None:
