@@ -30,7 +30,7 @@ from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
 from graphs.placements import placements
-from graphs.schemes import declared
+from graphs.schemes import Declaration, declared
 from graphs.sizes import Sizes
 from graphs.stages.stage import STAGES, TRAINING
 
@@ -167,11 +167,16 @@ def declared_for(cell: str) -> tuple[str, ...]:
     one = declared().get(row) if table in SCHEME_TABLES else None
     if one is None:
         return ()
+    refuse_other_schemes(one)
+    return one.assumes
+
+
+def refuse_other_schemes(one: Declaration) -> None:
+    """An assumption that is itself a choice of scheme cannot hold for one that is declared."""
     name = one.scheme.name
     for assumption in one.assumes:
         if assumption in CONVENTIONS and under(Question(scheme=name), [assumption]).scheme != name:
             raise GraphError(f"scheme {name}: {assumption!r} puts another scheme in its place; map the axes instead")
-    return one.assumes
 
 
 def instances(cell: str) -> tuple[Instance, ...]:

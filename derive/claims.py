@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -138,22 +138,23 @@ def load(folder: Path | None = None) -> Book:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
     assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
-    _refuse_duplicates([*(c.id for c in claims), *missing], "claim")
-    _refuse_duplicates((a.id for a in assumptions), "assumption")
+    _refuse_duplicates([*(c.id for c in claims), *missing], f"{folder}: the claim")
+    _refuse_duplicates((a.id for a in assumptions), f"{LEDGER}: the assumption")
     book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions}, tuple(missing))
     for check in (_scopes_match_cells, _one_scope_per_cell, _contradictions_known):
         check(book)
     return book
 
 
-def with_claims(book: Book, file: Path, row: str) -> Book:
-    """The book with a user's claims about one row, in the format of the paper's files."""
+def with_claims(book: Book, file: Path, row: str, cells: Collection[str]) -> Book:
+    """The book with a user's claims about one row, which has these cells, in the format of the paper's files."""
     mine = list(_claims(_read(file), file.name))
-    _refuse_duplicates((c.id for c in mine), "claim")
+    _refuse_duplicates((c.id for c in mine), f"{file.name}: the claim")
     for claim in mine:
         wanted = f"{claim.table}/{row}/{claim.column}"
-        if claim.id != wanted:
-            raise ClaimError(f"{file.name}, {claim.id}: not a cell of the row {row}; write {wanted}")
+        if wanted not in cells or claim.id != wanted:
+            mend = wanted if wanted in cells else f"one of {', '.join(cells)}"
+            raise ClaimError(f"{file.name}, {claim.id}: not a cell of the row {row}; write {mend}")
         if claim.id in book.claims:
             raise ClaimError(f"{file.name}, {claim.id}: this cell has a printed claim already; remove it")
     return Book({**book.claims, **{c.id: c for c in mine}}, book.assumptions)
@@ -170,10 +171,10 @@ def _alternatives(ids: str) -> list[str]:
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClaimError(f"{file.name}: cannot be read ({error})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ClaimError(f"{file.name}: not valid TOML ({error})") from None
+    except OSError as error:
+        raise ClaimError(f"{file}: cannot be read ({error.strerror}); name a TOML file of claims") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ClaimError(f"{file.name}: not valid TOML ({error}); mend it or name another file") from None
 
 
 def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
@@ -334,7 +335,7 @@ def _refuse_duplicates(names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ClaimError(f"the {what} id {name!r} occurs twice")
+            raise ClaimError(f"{what} id {name!r} occurs twice; remove one")
         seen.add(name)
 
 

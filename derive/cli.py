@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from derive.commands import costs, evaluate, operations, proofs, schemes, stages, tables, torch
+from derive.commands.options import OneSentenceGroup
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=OneSentenceGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="rlm-workdepth", message="%(version)s")
 def main() -> None:
     """Derive work, depth, memory and communication from operation graphs; compare them with printed formulas."""

@@ -8,7 +8,9 @@ from typing import Any
 
 from derive.communication import Communication, Item
 from derive.communication_depth import communication_depth
+from derive.completions import completions
 from derive.forms import Max
+from derive.measure import STEP, graph_of
 from derive.report import EXACT_IN_JSON
 from derive.units import BYTES, ELEMENTS, MESSAGES, STEPS, Quantity
 from graphs.axes import Role
@@ -23,8 +25,10 @@ def widths_given(words: Sequence[str]) -> dict[Role, int]:
     roles, out = {role.value.replace(" ", "-"): role for role in Role}, {}
     for word in words:
         name, _, value = word.rpartition("=")
-        if not value.isdecimal() or (name and name not in roles):
+        if not (value.isascii() and value.isdigit()) or (name and name not in roles):
             raise GraphError(f"--bytes {word}: write a width, or one for a role ({', '.join(roles)}) as in gradient=4")
+        if not int(value):
+            raise GraphError(f"--bytes {word}: an element cannot take 0 bytes; write at least 1")
         out.update(dict.fromkeys([roles[name]] if name else Role, int(value)))
     if out and len(out) < len(Role):
         raise GraphError("--bytes gives some tensors no width; first give one for all, as in --bytes 2")
@@ -32,14 +36,18 @@ def widths_given(words: Sequence[str]) -> dict[Role, int]:
 
 
 def communication_report(found: Communication, widths: Widths, depth: Max | None = None) -> dict[str, Any]:
-    """Items and totals; a volume is in bytes where there are widths, else in elements."""
+    """Items and totals; a volume is in bytes where there are widths, else in elements.
+
+    ``gradient_of`` is the parameter whose gradient an exchange completes, if it does.
+    """
     q, unit = found.question, BYTES if widths else ELEMENTS
+    gradients = completions(graph_of(q, STEP))
     phases = {phase: _totals(found.during(phase), widths) for phase in found.phases}
     out = {
         "scheme": q.scheme.lower(),
         "algorithm": found.algorithm,
         "unit": unit,
-        "items": [_item(i, widths) for i in found.items],
+        "items": [_item(i, widths) | {"gradient_of": gradients.get(i.where)} for i in found.items],
         "totals": {**phases, WHOLE_STEP: _totals(found, widths)},
     }
     return out if depth is None else out | {"depth": shown(depth)}
@@ -113,7 +121,8 @@ def communication_text(report: Mapping[str, Any]) -> str:
 def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
     own = item["per_rank"]
     tensor = " ".join(item["axes"]) or "scalar"
-    words = (item["where"], item["action"], item["mesh"], tensor, item["count"], own["volume"])
+    where = f"grad {item['gradient_of']}" if item["gradient_of"] else item["where"]
+    words = (where, item["action"], item["mesh"], tensor, item["count"], own["volume"])
     return tuple(map(str, (*words, own["messages"], own["steps"])))
 
 

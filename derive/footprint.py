@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from derive import expr
@@ -17,7 +16,6 @@ from derive.units import BYTES, ELEMENTS, Quantity
 from derive.work import Term
 from graphs.axes import Axis
 from graphs.errors import GraphError
-from graphs.execute import Machine
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
 
@@ -61,12 +59,13 @@ def footprint(q: Question, widths: Widths | None = None) -> Footprint:
 
 # -- sizes ------------------------------------------------------------------------------------------------------------
 def check_sizes(graph: Graph, sizes: Sizes) -> None:
-    """Every axis has a whole number of entries on every rank; GraphError names the first that has not."""
-    machine = Machine(sizes)
+    """Every axis of known size has a whole number of entries on every rank; GraphError names the first that has not."""
     for axis in dict.fromkeys(_axes(graph)):
-        extent = machine.number(axis.extent)
-        if not extent.is_Integer:
-            raise GraphError(f"axis {axis.name!r} has {axis.extent} = {extent} entries on a rank; change the sizes")
+        extent = from_sympy(axis.extent)
+        if extent.symbols <= sizes.keys() and extent.evaluate(sizes).denominator != 1:
+            raise GraphError(
+                f"axis {axis.name!r} has {axis.extent} = {extent.evaluate(sizes)} entries on a rank; change the sizes"
+            )
 
 
 def _axes(graph: Graph) -> Iterator[Axis]:
@@ -79,14 +78,17 @@ def _axes(graph: Graph) -> Iterator[Axis]:
 
 # -- the report -------------------------------------------------------------------------------------------------------
 def report(found: Footprint, sizes: Sizes, widths: Widths | None) -> dict[str, Any]:
-    """Totals, one layer's share and every term as plain data; numbers where sizes are given."""
+    """Totals, one layer's share and every term as plain data; with values where sizes are given.
+
+    A value is a number, or what is left of the formula where some of its sizes are not given.
+    """
     q = found.question
     if sizes:
         check_sizes(graph_of(q), sizes)
 
     def shown(amount: Form | Max) -> dict[str, Any]:
         text = {"amount": expr.text(display(amount))}
-        return text | ({"value": _whole(amount.evaluate(sizes))} if sizes else {})
+        return text | ({"value": _value(amount, sizes)} if sizes else {})
 
     return {
         "model": q.role.name,
@@ -105,7 +107,10 @@ def report(found: Footprint, sizes: Sizes, widths: Widths | None) -> dict[str, A
     }
 
 
-def _whole(value: Fraction) -> int:
+def _value(amount: Form | Max, sizes: Sizes) -> int | str:
+    if not amount.symbols <= sizes.keys():
+        return expr.text(display(amount.substitute({name: Form.constant(n) for name, n in sizes.items()})))
+    value = amount.evaluate(sizes)
     if value.denominator != 1:
         raise GraphError(f"a rank would hold {value} of something, not a whole number; change the sizes")
     return value.numerator
@@ -129,5 +134,7 @@ def to_text(data: dict[str, Any]) -> str:
 
 def _line(label: str, width: int, row: Mapping[str, Any]) -> str:
     stage = f"  ({row['stage']} stage)" if row.get("stage") else ""
-    value = f" = {row['value']:,}" if "value" in row else ""
+    number = row.get("value")
+    shown = f"{number:,}" if isinstance(number, int) else number
+    value = f" = {shown}" if shown not in (None, row["amount"]) else ""
     return f"    {label:<{width}}  {row['amount']}{value}{stage}"

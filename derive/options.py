@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 
+from derive.cells import refuse_other_schemes
+from derive.claims import load
 from derive.measure import Question
 from derive.memory import ADAM_COPIES, MIXED_COPIES, Widths
 from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS, FeedForward
 from graphs.blocks.dropout import NONE, USUAL
 from graphs.errors import GraphError
-from graphs.gallery import tried
+from graphs.gallery import tried as tried_on_a_step
 from graphs.models.roles import ROLES, ModelRole
+from graphs.schemes import Declaration, blaming, with_policies
 from graphs.symbols import is_size
 from graphs.transforms.backward import Recompute
 
@@ -27,12 +30,32 @@ def model_of(name: str) -> tuple[ModelRole, FeedForward | None]:
     return ROLES[role], FEED_FORWARDS[variant] if variant else None
 
 
-def asked(model: str, scheme: str) -> Question:
+def tried(word: str, gathered: str | None = None, accumulated: str | None = None) -> Declaration:
+    """The scheme, after a trial (`graphs.gallery.tried`) and a look at what it assumes; errors name its place.
+
+    Policies that are given take the place of the scheme's own.
+    """
+    one = tried_on_a_step(word)
+    ledger = load().assumptions
+    with blaming(one.place):
+        for name in one.assumes:
+            if name not in ledger:
+                raise GraphError(f"ASSUMES has the unknown assumption {name!r}; choose from those of `derive ledger`")
+        refuse_other_schemes(one)
+    return with_policies(one, gathered, accumulated)
+
+
+def asked(model: str, scheme: str, gathered: str | None = None, accumulated: str | None = None) -> Question:
     """The question about a training step; the scheme says which feed-forward layer, unless the model does."""
-    one = tried(scheme)
+    one = tried(scheme, gathered, accumulated)
     role, layer = model_of(model)
     attention = ATTENTIONS[one.attention]
     return Question(role=role, ffn=layer or FEED_FORWARDS[one.ffn], attention=attention, scheme=one.scheme.name)
+
+
+def recomputing(q: Question, recompute: str) -> Question:
+    """The question where the backward pass computes so much again."""
+    return replace(q, recompute=Recompute(recompute.replace("-", "_")))
 
 
 def holding(
@@ -40,8 +63,7 @@ def holding(
 ) -> Question:
     """The question with a policy for what is held; in bytes with a master copy."""
     return replace(
-        q,
-        recompute=Recompute(recompute.replace("-", "_")),
+        recomputing(q, recompute),
         copies=copies or (MIXED_COPIES if in_bytes else ADAM_COPIES),
         dropout=USUAL if dropout else NONE,
     )
@@ -66,7 +88,7 @@ def parse_sizes(words: Iterable[str], costs: Collection[str] = ()) -> dict[str, 
     for word in words:
         name, (value, *more) = parse_values(word, costs)
         if more:
-            raise GraphError(f"{word!r}: one value is needed; write {name}=1")
+            raise GraphError(f"{word!r}: one value is needed; write {name}=8")
         if name in out:
             raise GraphError(f"{word!r}: {name} has a value already; give it once")
         out[name] = value
@@ -80,7 +102,7 @@ def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]
         raise GraphError(f"{word!r}: no size is called {name!r}; known are those of graphs/symbols.py, such as B")
     values = numbers.split(",")
     if not all(n.isascii() and n.isdigit() and int(n) for n in values):
-        raise GraphError(f"{word!r}: a size is a positive integer; write {name}=1")
+        raise GraphError(f"{word!r}: a size is a positive integer; write a whole number from 1, such as {name}=8")
     return name, [int(n) for n in values]
 
 

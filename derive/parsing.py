@@ -72,6 +72,14 @@ def parse_rational(text: str, what: str) -> Fraction:
     return Fraction(text.strip())
 
 
+def parse_whole(text: str, what: str) -> int:
+    """A whole number as a user types it; ``what`` names it in the error."""
+    number = parse_rational(text, what)
+    if number.denominator != 1:
+        raise ParseError(f"{what}: {text.strip()} is no whole number; write it like 3")
+    return number.numerator
+
+
 def run(parser: Lark, text: str, start: str, build: Transformer[Token, Expr], names: Mapping[str, str]) -> Any:
     """Parse and build; every failure becomes a `ParseError`."""
     try:

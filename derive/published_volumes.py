@@ -80,6 +80,7 @@ def compare(volume: Volume) -> dict[str, Any]:
     parameters = total(elements(t, PAPER) for _, t in step(POLICY.name, DENSE).parameters())
     published, derived = volume.value * parameters, total(map(_sent, found))
     others = [(i.where, _sent(i)) for i in found if i.role not in STATE]
+    times = multiple(derived - total(amount for _, amount in others), parameters)
     residual = derived - published
     return {
         "name": f"volume, {volume.name}",
@@ -90,10 +91,19 @@ def compare(volume: Volume) -> dict[str, Any]:
         "accumulated": volume.accumulated,
         "published": f"{volume.form} of a parameter",
         "derived": _text(derived),
+        "multiple": None if times is None else _text(times),
         "residual": _text(residual),
         "left_out": [{"from": where, "amount": _text(amount)} for where, amount in others],
         "unexplained": _text(residual - total(amount for _, amount in others)),
     }
+
+
+def multiple(form: Form, of: Form) -> Form | None:
+    """The factor, free of the sizes in ``of``, that makes it the form; None where there is none."""
+    monomial, coefficient = of.ordered[0]
+    quotients = (form / Form({monomial: coefficient})).terms.items()
+    factor = Form({m: c for m, c in quotients if not Form({m: 1}).symbols & of.symbols})
+    return factor if factor * of == form else None
 
 
 def _sent(item: Item) -> Form:
@@ -113,7 +123,10 @@ def to_text(rows: Iterable[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         lines.append(f"{row['name']}: under {row['scheme']}, gathered {row['gathered']}, added to {row['accumulated']}")
-        lines += [f"  {key:<9} {row[key]}" for key in ("published", "derived", "residual")]
+        lines += [f"  {key:<9} {row[key]}" for key in ("published", "derived")]
+        if row["multiple"]:
+            lines.append(f"  {'that is':<9} {row['multiple']} of a parameter, and the residual")
+        lines.append(f"  {'residual':<9} {row['residual']}")
         lines += [f"  {'made of':<9} {part['from']} {part['amount']}" for part in row["left_out"]]
         if row["unexplained"] != "0":
             lines.append(f"  {'beyond it':<9} {row['unexplained']}")

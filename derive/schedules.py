@@ -116,14 +116,14 @@ def run_step(
     schedule: Schedule,
     pipeline: Pipeline,
     durations: Durations = Durations(),
-    layers: Sequence[Fraction | int] | None = None,
+    layers: Sequence[int] | None = None,
 ) -> Step:
     """Time one training step.  ``layers`` says how many each chunk has, in the order of the forward pass."""
     return time_graph(schedule.graph(pipeline), pipeline, durations, layers)
 
 
 def time_graph(
-    graph: nx.DiGraph, pipeline: Pipeline, durations: Durations, layers: Sequence[Fraction | int] | None = None
+    graph: nx.DiGraph, pipeline: Pipeline, durations: Durations, layers: Sequence[int] | None = None
 ) -> Step:
     """Longest paths through a graph of `graphs.schedules.schedule.task_graph`."""
     weights = _weights(pipeline, layers)
@@ -149,13 +149,14 @@ def symbolic_makespan(graph: nx.DiGraph, durations: Mapping[Kind, Form]) -> Max:
     return as_max(join((a for task in graph if not graph.succ[task] for a in ready[task]), ()))
 
 
-def _weights(pipeline: Pipeline, layers: Sequence[Fraction | int] | None) -> tuple[Fraction, ...]:
+def _weights(pipeline: Pipeline, layers: Sequence[int] | None) -> tuple[Fraction, ...]:
     if layers is None:
         return (Fraction(1, pipeline.virtual),) * pipeline.chunks
     if len(layers) != pipeline.chunks:
         raise GraphError(f"{len(layers)} numbers of layers for {pipeline.chunks} chunks; give one for each")
-    if any(n <= 0 for n in layers):
-        raise GraphError(f"chunk {next(c for c, n in enumerate(layers) if n <= 0)} has no layers; give it at least one")
+    for place, n in enumerate(layers, 1):
+        if n < 1:
+            raise GraphError(f"number {place} of the {len(layers)} numbers of layers is {n}; give at least one layer")
     return tuple(Fraction(n) for n in layers)
 
 

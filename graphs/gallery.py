@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from graphs.blocks.decoder import (
     ATTENTIONS,
-    DENSE,
-    EXPERTS,
     FEED_FORWARDS,
     PLAIN,
-    RING,
     Attention,
     FeedForward,
     decoder_block,
@@ -18,13 +15,14 @@ from graphs.ir import Graph
 from graphs.models.generation import generation
 from graphs.models.roles import POLICY, ROLES, forward
 from graphs.ops.repeat import Repeat
-from graphs.schemes import Declaration, find
+from graphs.schemes import Declaration, blaming, find
 from graphs.sizes import Sizes
 from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
 
+VARIANTS = ("", "-experts", "-dispatched", "-ring")
 NAMES = (
-    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
+    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in VARIANTS),
     "reward",
     "value",
     "generation",
@@ -33,14 +31,18 @@ NAMES = (
 
 
 def example(name: str, scheme: str = "none") -> Graph:
-    """The graph called ``name``, on one rank of the scheme, which is named or is a user's file (`find`)."""
+    """The graph called ``name``, on one rank of the scheme, which is named or is a user's file (`find`).
+
+    Its layers are those that the scheme's row speaks of, where the name says no other.
+    """
     if name not in NAMES:
         raise GraphError(f"no graph is called {name!r}; choose one of {', '.join(NAMES)}")
-    chosen = find(scheme).scheme
+    one = find(scheme)
+    chosen = one.scheme
     sizes = Sizes.canonical()
     stem, _, variant = name.partition("-")
-    ffn = EXPERTS if variant == "experts" else DENSE
-    attention = RING if variant == "ring" else PLAIN
+    ffn = FEED_FORWARDS.get(variant) or FEED_FORWARDS[one.ffn]
+    attention = ATTENTIONS.get(variant) or ATTENTIONS[one.attention]
     if stem == "block":
         graph = decoder_block(sizes, ffn, attention)
     elif stem == "generation":
@@ -63,13 +65,14 @@ def step(role: str, ffn: FeedForward, attention: Attention = PLAIN) -> Graph:
 def tried(word: str) -> Declaration:
     """The scheme (`find`), after a trial on the training step that its row speaks of; GraphError where it fails."""
     one = find(word)
-    split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
-    used = {e.mesh for e in one.scheme.entries if not e.stored}
-    if idle := sorted(used - meshes_of(split)):
-        raise GraphError(
-            f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another axis "
-            "to it, or declare FFN with the feed-forward layer that has the axis"
-        )
+    with blaming(one.place):
+        split = partition(step(POLICY.name, FEED_FORWARDS[one.ffn], ATTENTIONS[one.attention]), one.scheme)
+        used = {e.mesh for e in one.scheme.entries if not e.stored}
+        if idle := sorted(used - meshes_of(split)):
+            raise GraphError(
+                f"scheme {one.scheme.name}: nothing of the {one.ffn} training step is cut over {idle[0]}; map another "
+                "axis to it, or declare FFN with the feed-forward layer that has the axis"
+            )
     return one
 
 

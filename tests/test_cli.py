@@ -69,6 +69,14 @@ def test_the_record_holds_every_supported_cell() -> None:
         (["explain", "IX/Nowhere/Training/Work"], "not supported yet"),
         (["explain", "VII/Nobody/Work"], "not supported yet"),
         (["show", "block", "--scheme", "Sideways"], "no scheme is called 'Sideways'"),
+        (["pipeline", "gpipe", "--stages", "1.5", "--micro-batches", "2"], "'1.5' is not a valid integer; `"),
+        (["memory", "--copies", "0"], "0 is not in the range x>=1; `"),
+        (["show", "nope"], "'nope' is not one of 'block',"),
+        (["tables", "--out", __file__], "is a file; `"),
+        (["tables", "--out", ""], "the name is empty; write the name of a file or folder"),
+        (["check", "--tabel", "V"], "no such option '--tabel'"),
+        (["chekc"], "no such command 'chekc'"),
+        (["check", "--scheme", "data", "--claims", "/nowhere/mine.toml"], "name a TOML file of claims"),
         (["verify-certificates", "/nowhere/verdicts.json"], "/nowhere/verdicts.json"),
     ],
 )
@@ -147,9 +155,21 @@ def test_every_example_graph_can_be_shown_and_a_ring_shows_what_goes_round() -> 
     from graphs.gallery import NAMES
 
     assert GRAPHS == NAMES
-    code, out, _ = run("show", "block-ring", "--scheme", "ring")
+    code, out, _ = run("show", "block", "--scheme", "ring")
+    assert (code, out) == run("show", "block-ring", "--scheme", "ring")[:2]
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines() if " permute " in line] == [
         ["keys.next", "permute"],
         ["values.next", "permute"],
     ]
+
+
+@pytest.mark.parametrize("scheme", ["expert", "expert-a2a", "5d", "ring", "tensor"])
+def test_a_graph_has_the_layers_of_the_scheme_unless_its_name_says_others(scheme: str) -> None:
+    from graphs.schemes import declared
+
+    one = {name.lower(): one for name, one in declared().items()}[scheme]
+    for variant in ("experts", "dispatched", "ring"):
+        as_named = run("show", f"training-{variant}", "--scheme", scheme)[1]
+        says = variant in (one.ffn, one.attention)
+        assert (run("show", "training", "--scheme", scheme)[1] == as_named) == says

@@ -7,9 +7,16 @@ from dataclasses import replace
 
 import click
 
-from derive.commands.options import AS_JSON, DIFFERS, MODEL, SCHEME_HELP, SIZES, one_sentence_errors
-
-RECOMPUTE = ("none", "selective", "layer-boundary")
+from derive.commands.options import (
+    AS_JSON,
+    DIFFERS,
+    MODEL,
+    RECOMPUTE,
+    SCHEME_HELP,
+    SIZES,
+    one_sentence_errors,
+    policies,
+)
 
 
 @click.command()
@@ -18,6 +25,8 @@ RECOMPUTE = ("none", "selective", "layer-boundary")
 @click.option("--algorithm", type=click.Choice(("ring", "tree", "central")), default="ring", show_default=True)
 @click.option("--bytes", "widths", multiple=True, metavar="[ROLE=]WIDTH", help="Count bytes, of tensors this wide.")
 @SIZES
+@RECOMPUTE
+@policies
 @click.option("--micro-batches", is_flag=True, help="Accumulate gradients over n_mb micro-batches of B sequences.")
 @click.option("--depth", is_flag=True, help="Also the longest path in alpha and beta; slow for 5D without numbers.")
 @AS_JSON
@@ -28,17 +37,25 @@ def communication(
     algorithm: str,
     widths: tuple[str, ...],
     sizes: tuple[str, ...],
+    recompute: str,
+    gathered: str | None,
+    accumulated: str | None,
     micro_batches: bool,
     depth: bool,
     as_json: bool,
 ) -> None:
-    """What one training step exchanges: each collective and send, and totals per phase, per rank and global."""
+    """What one training step exchanges: each collective and send, and totals per phase, per rank and global.
+
+    Per rank is what the rank sends that sends most; global is what all ranks send.  Steps are rounds of messages, one
+    after the other, in which a rank takes part: their number times the latency is the time that no bandwidth saves.
+    """
     from derive import communication_report as texts
     from derive.communication import communication as exchanges
-    from derive.options import asked, parse_sizes
+    from derive.options import asked, parse_sizes, recomputing
     from derive.report import to_json
 
-    question = replace(asked(model, scheme), micro_batches=micro_batches)
+    question = recomputing(asked(model, scheme, gathered, accumulated), recompute)
+    question = replace(question, micro_batches=micro_batches)
     numbers = parse_sizes(sizes)
     found = exchanges(question, algorithm).at(numbers)
     longest = texts.depth_of(found, numbers) if depth else None
@@ -49,12 +66,13 @@ def communication(
 @click.command()
 @click.option("--scheme", default="none", metavar="NAME|FILE", help=f"On one rank. {SCHEME_HELP}")
 @MODEL
-@click.option(
-    "--recompute", type=click.Choice(RECOMPUTE), default="none", help="What the backward pass computes again."
-)
+@RECOMPUTE
+@policies
 @click.option("--dropout", is_flag=True, help="Blocks with dropout, whose masks are kept.")
 @click.option("--bytes", "in_bytes", is_flag=True, help="Bytes of mixed-precision training instead of elements.")
-@click.option("--width", multiple=True, metavar="GROUP=N", help="Bytes of an element of weights, gradients, ...")
+@click.option(
+    "--width", multiple=True, metavar="GROUP=N", help="Bytes of an element of weights, gradients, ...; implies --bytes."
+)
 @click.option("--copies", type=click.IntRange(1), help="Values kept of a parameter (default: 4; in bytes 5).")
 @SIZES
 @AS_JSON
@@ -63,6 +81,8 @@ def memory(
     scheme: str,
     model: str,
     recompute: str,
+    gathered: str | None,
+    accumulated: str | None,
     dropout: bool,
     in_bytes: bool,
     width: tuple[str, ...],
@@ -73,14 +93,21 @@ def memory(
     """Derive what a training step holds between its passes: weights, gradients, optimizer state and saved values.
 
     In bytes, a parameter has a 16-bit weight and gradient and three 32-bit values of optimizer state: a master copy and
-    Adam's moments.  Sizes are those of the text form (B, m, L, d, h, d_ff, V, P_t, ...).
+    Adam's moments.  Sizes are those of the text form (B, m, L, d, h, d_ff, V, P_t, ...); with values for some of them
+    what is left of a formula stands behind it.
     """
     from derive.footprint import footprint, report, to_text
     from derive.options import asked, holding, parse_sizes, widths_of
     from derive.report import safe, to_json
 
     widths = widths_of(width) if in_bytes or width else None
-    q = holding(asked(model, scheme), recompute, dropout=dropout, copies=copies, in_bytes=widths is not None)
+    q = holding(
+        asked(model, scheme, gathered, accumulated),
+        recompute,
+        dropout=dropout,
+        copies=copies,
+        in_bytes=widths is not None,
+    )
     data = report(footprint(q, widths), parse_sizes(sizes), widths)
     click.echo(to_json(safe(data)) if as_json else to_text(data), nl=False)
 
@@ -133,7 +160,7 @@ def pipeline(
     Durations are rational numbers such as 3/2.  Idle time is given per useful time (ideal) and per available time
     (total), and for each rank the most activations that it keeps at a time.
     """
-    from derive.parsing import parse_rational
+    from derive.parsing import parse_rational, parse_whole
     from derive.render.pipeline import chart, to_data, to_text
     from derive.report import to_json
     from derive.schedules import Durations, run_step
@@ -147,7 +174,7 @@ def pipeline(
         weight_gradient=whole / 2 if weight_gradient is None else parse_rational(weight_gradient, "--weight-gradient"),
         transfer=parse_rational(transfer, "--transfer"),
     )
-    counts = None if layers is None else [parse_rational(n, "--layers") for n in layers.split(",")]
+    counts = None if layers is None else [parse_whole(n, "--layers") for n in layers.split(",")]
     step = run_step(chosen, Pipeline(stages, micro_batches, virtual), durations, counts)
     if as_json:
         click.echo(to_json(to_data(chosen, step, durations, timeline)), nl=False)

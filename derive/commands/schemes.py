@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors
+from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_sentence_errors, policies
 
 if TYPE_CHECKING:
     from graphs.schemes import Mapping
 
 MODELS = ("policy", "value", "reward")
 GRAPHS = (
-    *(f"{stem}{variant}" for stem in ("block", "policy", "training") for variant in ("", "-experts", "-ring")),
+    *(
+        f"{stem}{variant}"
+        for stem in ("block", "policy", "training")
+        for variant in ("", "-experts", "-dispatched", "-ring")
+    ),
     "reward",
     "value",
     "generation",
@@ -31,8 +35,8 @@ GRAPHS = (
 @one_sentence_errors
 def schemes(scheme: str | None, as_json: bool) -> None:
     """List the parallelism schemes and what each maps to the mesh."""
+    from derive.options import tried
     from derive.report import to_json
-    from graphs.gallery import tried
     from graphs.schemes import schemes as known
 
     shown = [tried(scheme).scheme] if scheme else list(known().values())
@@ -44,6 +48,7 @@ def schemes(scheme: str | None, as_json: bool) -> None:
                 "source": s.source,
                 "mesh": list(s.meshes),
                 "entries": [asdict(e) for e in s.entries],
+                "nesting": {axis: list(meshes) for axis, meshes in s.nesting},
                 "policies": {"gathered": s.gathered, "accumulated": s.accumulated},
             }
             for s in shown
@@ -52,12 +57,21 @@ def schemes(scheme: str | None, as_json: bool) -> None:
         return
     for s in shown:
         mapping = ", ".join(_entry(e) for e in s.entries) or "nothing is split"
-        click.echo(f"{s.name.lower():<10} {mapping}\n{'':<10} {s.source}")
+        nesting = [f"{axis} is cut over {', then '.join(meshes)}" for axis, meshes in s.nesting]
+        rules = [*nesting, f"gathered {s.gathered}", f"accumulated {s.accumulated}"]
+        first, *others = (mapping, "; ".join(rules), s.source)
+        click.echo("\n".join([f"{s.name.lower():<10} {first}", *(f"{'':<10} {line}" for line in others)]))
 
 
 def _entry(entry: Mapping) -> str:
-    place = "" if entry.where == "everywhere" else f" ({entry.where})"
-    return f"{entry.axis} -> {entry.mesh}{place}"
+    """``c -> P_y (priority 1)``; what is as usual is not said."""
+    said = (
+        "" if entry.where == "everywhere" else entry.where,
+        "" if entry.layout == "contiguous" else entry.layout,
+        f"priority {entry.priority}" if entry.priority else "",
+    )
+    remarks = ", ".join(filter(None, said))
+    return f"{entry.axis} -> {entry.mesh}" + (f" ({remarks})" if remarks else "")
 
 
 def _mapping(entries: Sequence[Mapping]) -> dict[str, str]:
@@ -74,35 +88,45 @@ def _mapping(entries: Sequence[Mapping]) -> dict[str, str]:
 @SIZES
 @click.option("--model", type=click.Choice(MODELS), default=MODELS[0], help="Which model is trained.")
 @click.option("--experts", is_flag=True, help="With a mixture of experts, also where the scheme speaks of none.")
+@policies
 @AS_JSON
 @one_sentence_errors
 def simulate(
-    scheme: str, degree: tuple[str, ...], sizes: tuple[str, ...], model: str, experts: bool, as_json: bool
+    scheme: str,
+    degree: tuple[str, ...],
+    sizes: tuple[str, ...],
+    model: str,
+    experts: bool,
+    gathered: str | None,
+    accumulated: str | None,
+    as_json: bool,
 ) -> None:
     """Run one training step sequentially and rank by rank with its collectives, and compare the results.
 
     Sizes are small unless set, and such that the degrees divide them.  Inputs are random with a fixed seed.  Exit 0
     when loss and all gradients agree, 1 when one does not, 2 on bad input.
     """
-    from derive.options import parse_sizes
+    from derive.options import parse_sizes, tried
     from derive.report import to_json
     from derive.simulate import simulate as run
     from derive.simulate import to_text
-    from graphs.gallery import tried
 
-    one = tried(scheme)
+    one = tried(scheme, gathered, accumulated)
     found = run(one, model, "experts" if experts else one.ffn, parse_sizes(degree), parse_sizes(sizes))
     click.echo(to_json(found.json()) if as_json else to_text(found), nl=False)
     sys.exit(0 if found.agrees else DIFFERS)
 
 
 @click.command()
-@click.argument("graph", type=click.Choice(GRAPHS))
+@click.argument("graph", metavar="GRAPH", type=click.Choice(GRAPHS))
 @click.option("--scheme", default="none", metavar="NAME|FILE", help=f"Show one rank's graph. {SCHEME_HELP}")
 @click.option("--dot", is_flag=True, help="Print Graphviz DOT instead of a list.")
 @one_sentence_errors
 def show(graph: str, scheme: str, dot: bool) -> None:
-    """List the operations of a graph, or print it as Graphviz DOT."""
+    """List the operations of a graph, or print it as Graphviz DOT.
+
+    Where the name of the graph says no layers (-experts, -dispatched, -ring), they are those of the scheme's row.
+    """
     from derive.render.dot import listing, to_dot
     from graphs.gallery import example
 
@@ -114,16 +138,17 @@ def check_scheme(
     scheme: str | None, claims: Sequence[Path], drop: Iterable[str], table: str | None, *, jobs: int, as_json: bool
 ) -> int:
     """Print the row of one scheme, as derived or, where there are claims, as judged; the exit code."""
+    from derive.cells import row_ids
     from derive.check import check_row
     from derive.claims import ClaimError, load, with_claims
+    from derive.options import tried
     from derive.report import report, to_json
-    from graphs.gallery import tried
 
     if scheme is None:
         raise ClaimError("--claims are about the row of a scheme; name it with --scheme")
     row, book = tried(scheme).scheme.name, load()
     for file in claims:
-        book = with_claims(book, file, row)
+        book = with_claims(book, file, row, row_ids(row))
     cells = check_row(row, drop, table, book, jobs)
     if as_json:
         click.echo(to_json(report(cells)), nl=False)
@@ -142,8 +167,8 @@ def check_scheme(
 def own_row(scheme: str | None, out: Path | None) -> str | None:
     """The row that a scheme adds to the tables; none where the paper has it already."""
     from derive.cells import ROWS
+    from derive.options import tried
     from graphs.errors import GraphError
-    from graphs.gallery import tried
 
     if scheme is None:
         return None

@@ -85,8 +85,8 @@ def tables(plain: bool, out: Path | None, scheme: str | None, jobs: int) -> None
 def explain(cell: str, scheme: str | None, as_json: bool) -> None:
     """Show term by term what the cell CELL is made of, and why its verdict is what it is."""
     from derive.explain import explanation, to_text
+    from derive.options import tried
     from derive.report import to_json
-    from graphs.gallery import tried
 
     if scheme:
         tried(scheme)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module, metadata
 from importlib.machinery import SourceFileLoader
@@ -16,16 +18,16 @@ from pathlib import Path
 from types import ModuleType
 
 from graphs.errors import GraphError
-from graphs.schemes.declaration import Declaration, declaration_in
+from graphs.schemes.declaration import Declaration, blaming, declaration_in
 from graphs.schemes.scheme import Mapping, Scheme
 
-__all__ = ["Declaration", "Mapping", "Scheme", "declared", "find", "load", "schemes"]
+__all__ = ["Declaration", "Mapping", "Scheme", "blaming", "declared", "find", "load", "schemes", "with_policies"]
 
 GROUP = "rlm_workdepth.schemes"
 HELPERS = ("declaration", "scheme")
 
-#: schemes of files that `load` was given, by path
-_loaded: dict[Path, Declaration] = {}
+#: schemes of files that `load` was given, by path, and of `with_policies`, by name
+_loaded: dict[Path | str, Declaration] = {}
 
 
 @lru_cache(maxsize=1)
@@ -43,8 +45,11 @@ def _installed() -> tuple[Declaration, ...]:
 def _entry(point: metadata.EntryPoint) -> Declaration:
     place = f"entry point {point.name} = {point.value} (group {GROUP})"
     try:
-        found = point.load()
-    except (Exception, SystemExit) as error:
+        with redirect_stdout(sys.stderr):
+            found = point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise GraphError(f"{place}: {_said(error)}; mend or remove the package that declares it") from error
     return declaration_in(found, place)
 
@@ -78,15 +83,32 @@ def find(word: str) -> Declaration:
 def load(path: Path) -> Declaration:
     """Execute the Python file at ``path`` and register the scheme that it declares.
 
-    The module declares ``SCHEME`` and may declare ``FFN`` and ``ASSUMES`` (see `Declaration`).  OSError where there is
-    no such file; GraphError where it does not declare a scheme, or one whose name is taken.
+    The module declares ``SCHEME`` and may declare ``FFN``, ``ATTENTION`` and ``ASSUMES`` (see `Declaration`).
+    GraphError where there is no such file, or it does not declare a scheme, or one whose name is taken.
     """
-    path = path.resolve(strict=True)
+    if not path.is_file():
+        there = "not a file" if path.exists() else "no such file"
+        raise GraphError(f"{path}: {there}; name the Python file that declares the scheme")
+    path = path.resolve()
     one = declaration_in(_executed(path), str(path))
     _refuse_clash(one, {n: d for n, d in declared().items() if d != _loaded.get(path)})
     if _loaded.setdefault(path, one) != one:
         raise GraphError(f"{path}: the file has changed since it was loaded; start anew")
     return _loaded[path]
+
+
+def with_policies(one: Declaration, gathered: str | None, accumulated: str | None) -> Declaration:
+    """The scheme with these policies, where they are given; known by a name that says what differs."""
+    own = one.scheme
+    ways = gathered or own.gathered, accumulated or own.accumulated
+    changed = [way for way, was in zip(ways, (own.gathered, own.accumulated), strict=True) if way != was]
+    if not changed:
+        return one
+    name = " ".join((own.name, *changed))
+    with blaming(one.place):
+        other = replace(one, scheme=replace(own, name=name, gathered=ways[0], accumulated=ways[1]))
+    _refuse_clash(other, {n: d for n, d in declared().items() if d != other})
+    return _loaded.setdefault(name, other)
 
 
 class _Source(SourceFileLoader):
@@ -99,23 +121,25 @@ class _Source(SourceFileLoader):
 def _executed(path: Path) -> ModuleType:
     name = f"user_scheme_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
-    if path.is_dir() or spec is None or spec.loader is None:
-        raise GraphError(f"{path}: not a file; name the Python file that declares the scheme")
+    assert spec is not None  # a loader is given
+    assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise GraphError(f"{path}: {_said(error)}; mend the file") from error
+        with blaming(str(path)), redirect_stdout(sys.stderr):  # what a command prints is its own
+            spec.loader.exec_module(module)
+    except (GraphError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise GraphError(f"{path}: {_said(error)}; mend the file, or name the one that declares the scheme") from error
     return module
 
 
 def _said(error: BaseException) -> str:
     """The error in one line, with the line of a syntax error."""
     if isinstance(error, SyntaxError):
-        return f"not valid Python ({error.msg}, line {error.lineno})"
-    return f"cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
+        return f"not valid Python ({error.msg}" + (f", line {error.lineno})" if error.lineno else ")")
+    said = " ".join(str(error).split())
+    return f"cannot be imported ({type(error).__name__}{': ' if said else ''}{said})"
 
 
 def _refuse_clash(one: Declaration, known: dict[str, Declaration]) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes.scheme import Scheme
+
+#: the mesh dimension whose degree is the number of blocks that attention works through
+BLOCKS = {"ring": "P_c"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,17 @@ class Declaration:
     place: str = ""
 
 
+@contextmanager
+def blaming(place: str) -> Iterator[None]:
+    """What goes wrong inside is the fault of what is declared at this place, which the message names once."""
+    try:
+        yield
+    except GraphError as error:
+        if str(error).startswith(place):
+            raise
+        raise GraphError(f"{place}: {error}") from error
+
+
 def declaration_in(found: object, place: str) -> Declaration:
     """The declaration of a module with a ``SCHEME``, or of a scheme by itself."""
     scheme = found if isinstance(found, Scheme) else getattr(found, "SCHEME", None)
@@ -38,6 +54,12 @@ def declaration_in(found: object, place: str) -> Declaration:
     attention = getattr(found, "ATTENTION", Declaration.attention)
     if not isinstance(attention, str) or attention not in ATTENTIONS:
         raise GraphError(f"{place}: ATTENTION is {attention!r}; use one of {', '.join(ATTENTIONS)}")
+    blocks = BLOCKS.get(attention)
+    if blocks and blocks not in scheme.meshes:
+        raise GraphError(
+            f"{place}: ATTENTION is {attention!r}, whose blocks are the ranks of {blocks}; map axis 's' to it, or "
+            "leave ATTENTION out"
+        )
     assumes = getattr(found, "ASSUMES", ())
     if not isinstance(assumes, tuple) or not all(isinstance(name, str) for name in assumes):
         raise GraphError(f"{place}: ASSUMES is {assumes!r}; make it a tuple of ids that `derive ledger` lists")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -97,17 +98,42 @@ def _refuse(scheme: Scheme, sentence: str) -> None:
 
 
 def the_name_fits_a_table(scheme: Scheme) -> None:
-    if not NAME.fullmatch(str(scheme.name)):
+    name: object = scheme.name  # whatever the annotation says: a user's file may hold anything
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise GraphError(
             f"a scheme cannot be called {scheme.name!r}; use up to 40 letters, digits, spaces, and the signs + - ."
         )
 
 
+def _are_pairs(value: object, second: Callable[[object], bool]) -> bool:
+    pairs = value if isinstance(value, tuple) else (None,)
+    return all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) and second(p[1]) for p in pairs)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(map(_is_text, value))
+
+
+def texts_are_texts(scheme: Scheme) -> None:
+    if not _is_text(scheme.source):
+        _refuse(scheme, f"its source is {scheme.source!r}; write in a text where the scheme is described")
+    if not _are_pairs(scheme.nesting, _are_texts):
+        _refuse(scheme, f"its nesting is {scheme.nesting!r}; write one like (('b', ('P_d', 'P_e')),)")
+    if not _are_pairs(scheme.dimensions, _is_text):
+        _refuse(scheme, f"its dimensions are {scheme.dimensions!r}; write names and meanings like (('P_x', 'rows'),)")
+
+
 def entries_are_mappings(scheme: Scheme) -> None:
-    entries: object = scheme.entries  # whatever the annotation says: a user's file may hold anything
+    entries: object = scheme.entries
     if not isinstance(entries, tuple) or not all(isinstance(e, Mapping) for e in entries):
         _refuse(scheme, "its entries must be a tuple; write (Mapping(axis, mesh), ...)")
     for entry in scheme.entries:
+        if not _is_text(entry.axis):
+            _refuse(scheme, f"an entry cuts the axis {entry.axis!r}; name the axis by its letter, such as 'b'")
         if type(entry.priority) is not int:
             _refuse(scheme, f"axis {entry.axis!r} has priority {entry.priority!r}; give it a whole number")
 
@@ -141,6 +167,15 @@ def several_meshes_of_an_axis_are_nested(scheme: Scheme) -> None:
             _refuse(scheme, f"axis {axis!r} is mapped to {' and '.join(meshes)}; declare the nesting, outermost first")
 
 
+def nesting_is_about_what_is_cut(scheme: Scheme) -> None:
+    cut = {e.axis for e in scheme.entries}
+    for axis, meshes in scheme.nesting:
+        if axis not in cut:
+            _refuse(scheme, f"its nesting is about axis {axis!r}, which no entry cuts; remove it or map the axis")
+        if strange := [m for m in meshes if m not in scheme.meshes]:
+            _refuse(scheme, f"its nesting of axis {axis!r} has {strange[0]!r}, over which nothing is cut; remove it")
+
+
 def the_layer_axis_has_a_mesh_of_its_own(scheme: Scheme) -> None:
     """Stages of a pipeline hold different layers, so their mesh dimension can carry nothing else."""
     for entry in (e for e in scheme.entries if e.axis == LAYER and not e.stored):
@@ -156,9 +191,11 @@ def the_layer_axis_has_a_mesh_of_its_own(scheme: Scheme) -> None:
 
 LAWS = (
     the_name_fits_a_table,
+    texts_are_texts,
     entries_are_mappings,
     words_are_known,
     no_entry_is_listed_twice,
     several_meshes_of_an_axis_are_nested,
+    nesting_is_about_what_is_cut,
     the_layer_axis_has_a_mesh_of_its_own,
 )

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,7 +24,7 @@ from derive.costs.traffic import ALGORITHMS
 from derive.data import output_folder
 from derive.forms import Form, Max, symbol
 from derive.latex import parse
-from derive.measure import Question
+from derive.measure import Question, graph_of
 from derive.normal import to_form
 from derive.render.communication import FILE, LINES, communication_table, divided, row
 from derive.units import ELEMENTS, MESSAGES
@@ -32,6 +33,7 @@ from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes import declared
 from tests.graphs.test_partition import SCHEMES
+from tests.loading import forgetting
 
 TABLE = communication_table()
 CELLS = re.compile(r"(?P<name>[^&\n]*) & (?P<phase>[a-z ]+)\n" + r"& \\raggedright \$(.+)\$\n" * 3)
@@ -192,6 +194,44 @@ def test_a_scheme_without_exchanges_has_empty_totals() -> None:
     assert found["totals"]["step"]["global"] == {"volume": 0, "messages": 0}
 
 
+def exchanged(found, action: str) -> dict[str, int]:
+    """How many exchanges of that kind each phase has."""
+    return Counter(i["phase"] for i in found["items"] if i["action"] == action)
+
+
+def test_policies_of_a_scheme_can_be_asked_for_and_name_it() -> None:
+    with forgetting():
+        again, kept = (data("--scheme", "zero-3", "--gathered", way) for way in ("again", "kept"))
+        shards, partial = (
+            data("--scheme", "zero-3", "--micro-batches", "--accumulated", way) for way in ("shards", "partial")
+        )
+    assert (again["scheme"], kept["scheme"]) == ("zero-3", "zero-3 kept")
+    assert exchanged(again, "all_gather")["backward"] == exchanged(again, "all_gather")["forward"]
+    assert exchanged(kept, "all_gather") == {"forward": exchanged(again, "all_gather")["forward"]}
+    scattered = [{i["count"] for i in found["items"] if i["action"] == "reduce_scatter"} for found in (shards, partial)]
+    assert partial["scheme"] == "zero-3 partial"
+    assert all("n_mb" in str(count) for count in scattered[0])
+    assert not any("n_mb" in str(count) for count in scattered[1])
+
+
+def test_what_the_backward_pass_computes_again_it_exchanges_again() -> None:
+    plain, again = (data("--scheme", "tensor", "--recompute", how) for how in ("none", "layer-boundary"))
+    assert exchanged(again, "all_reduce") == exchanged(plain, "all_reduce") | {"recompute": 1}
+
+
+@pytest.mark.parametrize("words", [["5d"], ["hsdp"], ["sequence"], ["zero-3", "--micro-batches"]])
+def test_exchanges_of_parameters_gradients_and_no_others_are_named_by_the_parameter(words: list[str]) -> None:
+    question = measured({"5d": "5D", "hsdp": "HSDP", "sequence": "Sequence"}.get(words[0], "ZeRO-3")).question
+    axes = {name: tensor.names for name, tensor in graph_of(question).parameters()}
+    for item in data("--scheme", *words)["items"]:
+        name = item["gradient_of"]
+        assert (name is not None) == (item["role"] == Role.PARAMETER_GRADIENT.value)
+        if name:
+            assert tuple(item["axes"]) in (axes[name], axes[name][1:])
+    text = derive("--scheme", *words)[1]
+    assert re.search(r"^  grad gain_1 +(all_reduce|reduce_scatter) ", text, re.MULTILINE)
+
+
 def test_integers_that_json_readers_round_are_strings() -> None:
     found = communication(Question(scheme="Data")).at({"P_d": 2, "V": 2**60, "d": 2, "h": 1, "L": 1, "d_ff": 1})
     volume = communication_report(found, {})["totals"]["step"]["global"]["volume"]
@@ -208,6 +248,7 @@ def test_integers_that_json_readers_round_are_strings() -> None:
         (["--scheme", "tensor", "--set", "P_t=3", "--set", "h=4"], "does not divide"),
         (["--scheme", "tensor", "--bytes", "weights=2"], "write a width, or one for a role"),
         (["--scheme", "tensor", "--bytes", "gradient=2"], "first give one for all"),
+        (["--scheme", "tensor", "--bytes", "0"], "an element cannot take 0 bytes; write at least 1"),
         (["--scheme", "sequence", "--algorithm", "central"], "reduce_scatter has no central rule"),
     ],
 )

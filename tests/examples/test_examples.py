@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from derive.simulate import simulate
+from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.errors import GraphError
 from graphs.schemes import Declaration
 from tests.loading import EXAMPLES, HYBRID, TENSOR_2D, named
@@ -41,7 +42,7 @@ def test_an_example_has_fewer_than_40_lines_and_a_docstring(file: Path) -> None:
 def test_an_example_gives_the_sequential_loss_and_gradients_at_all_degrees_up_to_2(example, model) -> None:
     meshes = example.scheme.meshes
     for degrees in itertools.product((1, 2), repeat=len(meshes)):
-        for ffn in ("dense", "experts"):
+        for ffn in FEED_FORWARDS:
             found = simulate(example, model, ffn, dict(zip(meshes, degrees, strict=True)), {"L": 2}, seed=3)
             assert found.agrees
             assert {"loss", "grad:W_q", "grad:W_e"} <= set(found.differences)
@@ -56,10 +57,11 @@ def test_a_grid_need_not_be_square(example, degrees) -> None:
 
 
 @pytest.mark.parametrize("example", [HYBRID], indirect=True)
-def test_experts_on_data_ranks_gather_tokens_and_scatter_their_sums_once_a_layer(example) -> None:
-    found = simulate(example, "policy", "experts", {"P_e": 2}, {"L": 3})
-    layer = {action: n for (phase, action, _), n in found.collectives.items() if phase == "forward" and n == 3}
-    assert set(layer) == {"all_gather", "reduce_scatter", "all_to_all"}
+def test_experts_on_data_ranks_exchange_copies_and_answers_all_to_all_in_both_passes(example) -> None:
+    found = simulate(example, "policy", example.ffn, {"P_e": 2}, {"L": 3})
+    counts = {(phase, action): n for (phase, action, _), n in found.collectives.items()}
+    assert [counts[phase, "all_to_all"] for phase in ("forward", "backward")] == [2 * 3, 2 * 3]
+    assert {action for _, action in counts} == {"all_to_all", "all_reduce"}
 
 
 @pytest.mark.parametrize("example", [TENSOR_2D], indirect=True)

@@ -9,10 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from derive import cli, published, published_volumes
-from derive.commands.costs import RECOMPUTE
-from derive.commands.options import MODELS
+from derive.commands.options import ACCUMULATED, GATHERED, MODELS, RECOMPUTES
+from derive.forms import symbol
+from derive.normal import single_form
+from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.models.roles import ROLES
+from graphs.schemes import scheme
 from graphs.transforms.backward import Recompute
 
 SIZES = {"B": 2, "m": 8, "d": 16, "h": 4, "d_ff": 64, "L": 3, "V": 8}
@@ -80,20 +83,31 @@ def test_text_lists_totals_one_layer_and_every_term() -> None:
     assert out == run("memory", "--scheme", "3d", "--dropout", "--bytes", *at(P_d=2, P_p=3, P_t=4))[1]
 
 
+@pytest.mark.parametrize("given", [["P_t"], ["B", "m"], ["P_t", "B", "m", "d", "h", "d_ff", "L"]])
+def test_values_for_some_sizes_leave_the_formula_in_the_others(given: list[str]) -> None:
+    sizes = SIZES | {"P_t": 4}
+    words = [w for name in given for w in ("--set", f"{name}={sizes[name]}")]
+    rest = {name: n for name, n in sizes.items() if name not in given}
+    total = data_of("--scheme", "tensor", *words)["totals"]["total"]["value"]
+    assert single_form(parse_text(str(total))).symbols == set(rest)
+    whole = data_of("--scheme", "tensor", *at(P_t=4))["totals"]["total"]["value"]
+    assert single_form(parse_text(str(total))).evaluate(rest) == whole
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["--scheme", "sideways"], "no scheme is called 'sideways'; choose one of "),
         (["--set", "Q=1"], "no size is called 'Q'"),
-        (["--set", "B=0.5"], "a size is a positive integer; write B=1"),
-        (["--set", "B"], "a size is a positive integer; write B=1"),
-        (["--set", "B=0"], "a size is a positive integer; write B=1"),
+        (["--set", "B=0.5"], "a size is a positive integer; write a whole number from 1, such as B=8"),
+        (["--set", "B"], "a size is a positive integer; write a whole number from 1, such as B=8"),
+        (["--set", "B=0"], "a size is a positive integer; write a whole number from 1, such as B=8"),
         (["--set", "B=1", "--set", "B=2"], "B has a value already; give it once"),
-        (["--set", "B=1"], "no value for "),
         (["--width", "feelings=2"], "nothing kept is called 'feelings'; use one of weights, gradients"),
         (["--width", "masks=half"], "a width is a whole number of bytes; write masks=4"),
         (["--width", "masks=0"], "an element of masks cannot take 0 bytes; give it at least one"),
         (["--scheme", "tensor", *at(P_t=3)], "entries on a rank; change the sizes"),
+        (["--scheme", "tensor", "--set", "P_t=3", "--set", "h=4"], "axis 'h' has h/P_t = 4/3 entries on a rank"),
         (at(h=5), "axis 'k' has d/h = 16/5 entries on a rank; change the sizes"),
     ],
 )
@@ -105,7 +119,8 @@ def test_bad_input_is_one_sentence_and_exit_two(words: list[str], says: str) -> 
 
 
 def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
-    assert tuple(r.value.replace("_", "-") for r in Recompute) == RECOMPUTE
+    assert tuple(r.value.replace("_", "-") for r in Recompute) == RECOMPUTES
+    assert (GATHERED, ACCUMULATED) == (scheme.GATHERED, scheme.ACCUMULATED)
     assert {name.partition("-")[0] for name in MODELS} == set(ROLES) - {"reference"}
     assert {name.partition("-")[2] or "dense" for name in MODELS} == set(FEED_FORWARDS)
 
@@ -119,6 +134,16 @@ def test_published_prints_every_form_with_its_residual() -> None:
     rows = json.loads(as_json)["published"]
     assert [r["name"] for r in rows] == forms
     assert {r["unexplained"] for r in rows} == {"0"}
+
+
+def test_a_volume_is_given_as_a_multiple_of_the_parameters_where_it_is_one() -> None:
+    rows = {r["name"]: r for r in published_volumes.compared()}
+    times = single_form(parse_text(rows["volume, ZeRO-3 with micro-batches"]["multiple"]))
+    assert times == single_form(parse_text("3*n_mb*(P_d - 1)/P_d"))
+    two = single_form(parse_text("L*d + V"))
+    factor = single_form(parse_text("3 - 1/P_d"))
+    assert published_volumes.multiple(factor * two, two) == factor
+    assert published_volumes.multiple(factor * two + symbol("V"), two) is None
 
 
 def test_a_published_form_that_is_not_explained_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_what_no_closed_form_speaks_of_shows_none() -> None:
     assert "closed form" not in run("zero-bubble --stages 4 --micro-batches 3")[1]
 
 
-def test_durations_and_layers_are_rational_numbers() -> None:
+def test_durations_are_rational_numbers_and_layers_whole_ones() -> None:
     _, out, _ = run("1f1b --stages 2 --micro-batches 3 --forward 1/2 --backward 0.5 --layers 2,4 --json")
     data = json.loads(out)
     assert data["makespan"] == "14"
@@ -93,6 +93,8 @@ def test_the_timeline_as_json_lists_every_task_with_its_times() -> None:
         ("gpipe --stages 4 --micro-batches 8 --forward " + "9" * 50, "more than 40 characters"),
         ("gpipe --stages 4 --micro-batches 8 --layers 4,,4", "--layers: '' is no rational number"),
         ("gpipe --stages 4 --micro-batches 8 --layers 4,4", "2 numbers of layers for 4 chunks"),
+        ("gpipe --stages 4 --micro-batches 8 --layers 4,4,3,1.5", "--layers: 1.5 is no whole number"),
+        ("gpipe --stages 4 --micro-batches 8 --layers 4,4,3,-5", "number 4 of the 4 numbers of layers is -5"),
         ("gpipe --stages 4 --micro-batches 8 --weight-gradient 3", "not part of a backward pass"),
         ("gpipe --stages 4 --micro-batches 800 --timeline", "the chart would have"),
     ],

@@ -349,7 +349,10 @@ F, B = Kind.FORWARD, Kind.BACKWARD
         (lambda: schedule_named("gpipe").graph(Pipeline(4, 8, 2)), "gpipe has one stage per rank"),
         (lambda: schedule_named("dualpipe"), "no pipeline schedule is called 'dualpipe'"),
         (lambda: run_step(schedule_named("1f1b"), Pipeline(4, 8), layers=[1, 2]), "2 numbers of layers for 4 chunks"),
-        (lambda: run_step(schedule_named("1f1b"), Pipeline(2, 8), layers=[1, 0]), "chunk 1 has no layers"),
+        (
+            lambda: run_step(schedule_named("1f1b"), Pipeline(2, 8), layers=[1, 0]),
+            "number 2 of the 2 numbers of layers is 0",
+        ),
         (lambda: Durations(forward=Fraction(0)), "above 0"),
         (lambda: Durations(weight_gradient=Fraction(3)), "not part of a backward pass of 2"),
         (lambda: Durations(transfer=Fraction(-1)), "a transfer takes -1"),

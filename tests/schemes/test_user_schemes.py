@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,14 @@ from derive.latex import parse
 from derive.render.tables import read_back
 from derive.textform import parse_text
 from graphs import schemes
+from graphs.axes import Role
+from graphs.blocks.decoder import DENSE
 from graphs.errors import GraphError
+from graphs.gallery import step
+from graphs.ir import Graph
+from graphs.ops.collective import Collective
+from graphs.ops.repeat import Repeat
+from graphs.transforms.partition import partition
 from tests.loading import HYBRID, TENSOR_2D, forgetting, named
 
 HEAD = "from graphs.schemes import Mapping as M, Scheme\n"
@@ -102,6 +110,17 @@ def test_show_explain_and_schemes_know_the_file() -> None:
     assert (listed["name"], listed["mapping"]["c"], listed["mapping"]["h"]) == ("tensor 2d", "P_y", "P_x, P_y")
 
 
+def test_schemes_shows_priorities_places_layouts_nesting_and_policies(tmp_path: Path) -> None:
+    lines = [line.strip() for line in run("schemes")[1].splitlines()]
+    assert "s -> P_c, h -> P_c (attention, priority 1)" in "\n".join(lines)
+    assert "b is cut over P_d, then P_e; gathered again; accumulated shards" in lines
+    body = "SCHEME = Scheme('Mine', (M('s', 'P_c', layout='zigzag'),), 'test', gathered='kept')"
+    listed = {s["name"]: s for s in json.loads(run("schemes", "--json")[1])["schemes"]}
+    assert listed["5d"]["nesting"] == {"b": ["P_d", "P_e"]}
+    shown = run("schemes", "--scheme", written(tmp_path, body))[1]
+    assert shown.split("\n")[:2] == ["mine       s -> P_c (zigzag)", f"{'':<11}gathered kept; accumulated shards"]
+
+
 def test_tables_have_the_row_after_those_of_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derive.check.check_all", partial(check_all, table="VII"))  # one table of the paper will do
     code, _, err = run("tables", "--scheme", TENSOR_2D, "--out", str(tmp_path))
@@ -166,7 +185,8 @@ BAD_CLAIMS = {
     "an unknown symbol": (("{x}P", "{q}P"), "unknown symbol"),
     "an unbound index": (("+md", "+t d"), "the index t occurs outside a sum"),
     "another row": (("VII/Tensor 2D/Work", "VII/Tensor/Work"), "not a cell of the row Tensor 2D"),
-    "another column": (("2D/Work", "2D/Speed"), "a claim about a cell that"),
+    "another column": (("2D/Work", "2D/Speed"), "not a cell of the row Tensor 2D; write one of V/Tensor 2D/Work, "),
+    "twice the same": (("[[claim]]", "[[claim]]\nid = 'VII/Tensor 2D/Work'\nlatex = 'L'\n[[claim]]"), "occurs twice"),
     "a misspelt key": (("latex", "latecks"), "unknown key 'latecks'"),
     "no TOML": (("[[claim]]", "[[claim"), "not valid TOML"),
 }
@@ -176,7 +196,9 @@ BAD_CLAIMS = {
 def test_an_ill_formed_claim_is_an_input_error_with_its_place(case: str, tmp_path: Path) -> None:
     (old, new), says = BAD_CLAIMS[case]
     file = claims(tmp_path, CLAIMS.replace(old, new))
-    refused(run("check", "--scheme", TENSOR_2D, "--claims", file), says)
+    done = run("check", "--scheme", TENSOR_2D, "--claims", file)
+    refused(done, says)
+    assert "claims.toml" in done[2]
 
 
 def test_claims_need_a_scheme(tmp_path: Path) -> None:
@@ -204,6 +226,18 @@ BAD = {
     "two meshes, no nesting": (scheme("M('b', 'P_d'), M('b', 'P_t')"), "declare the nesting, outermost first"),
     "the same, by alias": (scheme("M('s', 'P_c'), M('t', 'P_t')"), "s and t name one axis"),
     "an idle dimension": (scheme("M('e', 'P_e')"), "nothing of the dense training step is cut over P_e"),
+    "a name that is no text": (scheme("M('b', 'P_d')").replace("'Mine'", "5"), "a scheme cannot be called 5"),
+    "no source": (scheme("M('b', 'P_d')").replace("'test'", "7"), "its source is 7; write"),
+    "an axis that is no text": (scheme("M(3, 'P_d')"), "an entry cuts the axis 3"),
+    "a nesting that is none": (scheme("M('b', 'P_d')", ", nesting=3"), "its nesting is 3; write one like"),
+    "a nesting of no pairs": (scheme("M('b', 'P_d')", ", nesting=('h',)"), "its nesting is ('h',); write one like"),
+    "a nesting of nothing": (scheme("M('b', 'P_d')", ", nesting=(('h', ('P_d',)),)"), "axis 'h', which no entry cuts"),
+    "a nesting too deep": (scheme("M('b', 'P_d')", ", nesting=(('b', ('P_d', 'P_t')),)"), "has 'P_t', over which"),
+    "dimensions that are none": (scheme("M('b', 'P_d')", ", dimensions=3"), "its dimensions are 3; write names"),
+    "dimensions without meaning": (scheme("M('b', 'P_d')", ", dimensions=('P_x',)"), "its dimensions are ('P_x',)"),
+    "a meaning that is no text": (scheme("M('b', 'P_d')", ", dimensions=(('P_x', 3),)"), "names and meanings like"),
+    "blocks and no ranks": (scheme("M('b', 'P_d')") + "\nATTENTION = 'ring'", "map axis 's' to it, or leave ATTENTION"),
+    "an assumption nobody knows": (scheme("M('b', 'P_d')") + "\nASSUMES = ('nope',)", "unknown assumption 'nope'"),
     "a name with a slash": (scheme("M('b', 'P_d')").replace("Mine", "a/b"), "a scheme cannot be called 'a/b'"),
     "a taken name": (scheme("M('b', 'P_d')").replace("Mine", "tensor"), "a scheme is called 'Tensor' already"),
     "a taken dimension": (scheme("M('b', 'P_d')", ", dimensions=(('P_d', 'mine'),)"), "P_d already means"),
@@ -216,6 +250,8 @@ BAD = {
     "an import error": ("import nowhere_to_be_found", "ModuleNotFoundError"),
     "a syntax error": ("SCHEME = (", "not valid Python ("),
     "an exit": ("raise SystemExit(0)", "SystemExit"),
+    "an end of another kind": ("class End(BaseException): ...\nraise End('now')", "(End: now); mend the file"),
+    "bytes that are no text": ("X = '\0'", "not valid Python (source code string cannot contain null bytes"),
 }
 
 
@@ -224,7 +260,9 @@ BAD = {
 def test_a_wrong_declaration_is_one_sentence_and_nothing_is_written(command, case: str, tmp_path: Path) -> None:
     body, says = BAD[case]
     words = [str(tmp_path / "out") if w == "OUT" else w for w in command]
-    refused(run(*words, "--scheme", written(tmp_path, body)), says)
+    done = run(*words, "--scheme", written(tmp_path, body))
+    refused(done, says)
+    assert done[2].startswith(f"derive: {tmp_path / 'mine.py'}: ")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.py"]
 
 
@@ -238,11 +276,28 @@ def test_an_assumption_that_a_scheme_cannot_make_is_refused_by_name(name: str, s
 
 
 @pytest.mark.parametrize(
-    ("word", "says"), [("Sideways", "no scheme is called 'Sideways'"), ("no.py", "no.py: No such")]
+    ("word", "says"),
+    [
+        ("Sideways", "no scheme is called 'Sideways'"),
+        ("no.py", "no.py: no such file; name the Python file that declares the scheme"),
+        ("/", "no scheme is called '/'"),
+    ],
 )
 def test_what_is_neither_a_scheme_nor_a_file_is_refused(word: str, says: str) -> None:
     refused(run("check", "--scheme", word), says)
     refused(run("check", "--scheme", TENSOR_2D, "--table", "III"), "table III has no rows of schemes")
+
+
+def test_a_folder_is_no_scheme(tmp_path: Path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    refused(run("schemes", "--scheme", str(tmp_path / "folder.py")), "not a file; name the Python file")
+
+
+def test_what_a_scheme_file_prints_stays_out_of_what_the_command_prints(tmp_path: Path) -> None:
+    file = written(tmp_path, "print('hello')\n" + scheme("M('b', 'P_d')"))
+    code, out, err = run("schemes", "--scheme", file, "--json")
+    assert (code, err) == (0, "hello\n")
+    assert json.loads(out)["schemes"][0]["name"] == "mine"
 
 
 def test_a_file_loaded_again_is_the_same_scheme_and_a_changed_one_is_refused(tmp_path: Path) -> None:
@@ -263,6 +318,49 @@ def test_the_simulator_finds_every_rank_equal_to_the_sequential_run(word: str) -
     assert (code, data["agrees"]) == (0, True)
     assert data["ranks"] == 2 ** len(data["degrees"])
     assert {o["name"] for o in data["outputs"]} >= {"loss", "grad:W_1e"}
+
+
+def sent_on(graph: Graph, stage: str, trips: int) -> Counter[tuple[str, str]]:
+    """What a rank of a stage sends, read off the graph: its collectives, and what its loops hand on."""
+    out: Counter[tuple[str, str]] = Counter()
+    for node in graph.nodes:
+        sends = isinstance(node.op, Collective) and node.op.action == "send"
+        here = node.stage is None or (node.stage == stage) != sends
+        if isinstance(node.op, Repeat):
+            out.update({key: trips * n for key, n in sent_on(node.op.body, stage, trips).items()})
+            final = "first" if node.op.reverse else "last"
+            carried = list(node.op.body.inputs.values())[: node.op.carried]
+            out[node.phase, "send"] += sum(t.role is not Role.INDEX for t in carried) * (stage != final)
+        elif isinstance(node.op, Collective) and node.op.action != "shard" and here:
+            out[node.phase, node.op.action] += 1
+    return +out
+
+
+def test_the_exchanges_that_the_simulator_counts_are_those_of_the_busiest_stage_of_a_pipeline() -> None:
+    data = json.loads(run("simulate", "--scheme", "3d", "--set", "L=6", "--json")[1])
+    counted: Counter[tuple[str, str]] = Counter()
+    for row in data["collectives"]:
+        counted[row["phase"], row["action"]] += row["times"]
+    part = partition(step("policy", DENSE), schemes.schemes()["3D"])
+    stages = [sent_on(part, stage, trips=3) for stage in ("first", "last")]
+    assert stages[0] != stages[1]
+    assert counted == max(stages, key=Counter.total)
+    inner = json.loads(run("simulate", "--scheme", "pipeline", "--degree", "P_p=3", "--json")[1])["collectives"]
+    assert [(r["phase"], r["action"], r["times"]) for r in inner] == [("forward", "send", 1), ("backward", "send", 1)]
+
+
+def test_one_rank_alone_exchanges_nothing() -> None:
+    words = [w for p in ("P_d", "P_p", "P_t") for w in ("--degree", f"{p}=1")]
+    assert json.loads(run("simulate", "--scheme", "3d", *words, "--json")[1])["collectives"] == []
+
+
+@pytest.mark.parametrize("word", ["zero-3", "sequence"])
+def test_a_scheme_under_another_policy_is_simulated_under_a_name_of_its_own(word: str) -> None:
+    code, out, _ = run("simulate", "--scheme", word, "--gathered", "kept", "--json")
+    kept, again = json.loads(out), json.loads(run("simulate", "--scheme", word, "--gathered", "again", "--json")[1])
+    assert (code, kept["scheme"], again["scheme"]) == (0, f"{word} kept", word)
+    gathers = [sum(r["times"] for r in found["collectives"] if r["action"] == "all_gather") for found in (kept, again)]
+    assert gathers[0] < gathers[1]
 
 
 def test_the_simulator_notices_a_partition_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,7 +307,10 @@ def test_the_command_line_shows_stages_and_placements() -> None:
         (["stage", "--option", "luck"], "no option is called 'luck'"),
         (["split", "--algorithm", "dpo"], "samples no rollouts"),
         (["split", "--budget", "10"], "no value for C_b_tok(V)"),
-        (["split", "--budget", "10", "--set", "S"], "a size is a positive integer; write S=1"),
+        (
+            ["split", "--budget", "10", "--set", "S"],
+            "a size is a positive integer; write a whole number from 1, such as S=8",
+        ),
         (["split", "--budget", "10", "--set", "S=-1"], "a size is a positive integer"),
         (["split", "--budget", "10", "--set", "luck=1"], "no size is called 'luck'"),
         (["split", "--budget", "10", "--set", "S=1,2"], "one value is needed"),
