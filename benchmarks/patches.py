@@ -29,7 +29,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
     ("derive/costs/rule.py", "ceil_log2(length) if self.model.exact_depth else log2(length)", "log2(length)"),
     ("derive/costs/rule.py", "is Role.PARAMETER_GRADIENT", "is Role.GRADIENT"),
     # what is counted
-    ("derive/costs/counting.py", '1 if model.causal == "exact" else 0', "0"),
+    ("derive/costs/counting.py", 'Form.constant(1 if model.causal == "exact" else 0)', "Form.constant(0)"),
     ("derive/costs/counting.py", "part * (side + extra) / 2", "part * (side + extra)"),
     ("derive/costs/counting.py", "2 * side - part + extra", "2 * side - 2 * part + extra"),
     ("derive/costs/counting.py", "2 * side - part + extra", "side + extra"),
@@ -63,7 +63,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
     # depth and collectives
     ("derive/depth.py", "if not self.collectives or op.action not in REDUCING", "if op.action not in REDUCING"),
     ("derive/depth.py", "if not any(self.counts_towards_depth(graph, origin)", "if not all(True"),
-    ("derive/depth.py", "degree = symbol(op.mesh)", "degree = symbol(op.mesh) ** 2"),
+    ("derive/depth.py", "degree = product(map(symbol, op.meshes))", "degree = product(map(symbol, op.meshes)) ** 2"),
     ("derive/depth.py", "ceil_log2(degree) if self.model.exact_depth else log2(degree)", "log2(degree)"),
     ("derive/depth.py", " or role is Role.PARAMETER_GRADIENT", ""),
     (
@@ -78,7 +78,7 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         "for v in node.operands for a in at.get(v, ())]",
         "for v in node.operands[:1] for a in at.get(v, ())]",
     ),
-    ("derive/depth.py", "arrivals(op.body, rule, {}) if constants else {}", "{}"),
+    ("derive/depth.py", "START if constants else ()]", "()]"),
     ("derive/loops.py", "used = spent + course.length", "used = spent"),
     (
         "derive/loops.py",
