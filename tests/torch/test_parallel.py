@@ -264,16 +264,16 @@ def reported(queue, rank: int, *arguments) -> None:
 
 
 def test_two_processes_give_the_outputs_and_gradients_of_one(tmp_path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # autograd does not survive a fork
     queue = context.SimpleQueue()
     arguments = (2, str(tmp_path / "meeting"))
     ranks = [context.Process(target=reported, args=(queue, rank, *arguments), daemon=True) for rank in range(2)]
     for process in ranks:
         process.start()
-    for _ in wait([process.sentinel for process in ranks], timeout=60):
+    for _ in wait([process.sentinel for process in ranks], timeout=240):
         pass
     for process in ranks:
-        process.join(timeout=20)
+        process.join(timeout=120)
     late = [process for process in ranks if process.is_alive()]
     for process in late:
         process.kill()
