@@ -26,7 +26,6 @@ from graphs.ops.dropout import Dropout
 from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Fold, Unfold
-from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.positions import Positions
@@ -41,7 +40,6 @@ from graphs.ops.scan import Scan
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp
-from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 
 Sizes = Mapping[str, int]
@@ -266,13 +264,6 @@ def _fill(s: Scalars, op: Fill, x: Entries) -> Entries:
     return Entries(x.names, x.shape, {i: x.at.get(i, s.free()) for i in itertools.product(*map(range, x.shape))})
 
 
-def _suffix(s: Scalars, op: Suffix, x: Entries) -> Entries:
-    where, count = x.names.index(op.axis), s.number(op.count)
-    first = x.shape[where] - count
-    at = {(*i[:where], i[where] - first, *i[where + 1 :]): v for i, v in x.at.items() if i[where] >= first}
-    return Entries(x.names, (*x.shape[:where], count, *x.shape[where + 1 :]), at)
-
-
 def _slice(s: Scalars, op: Slice, x: Entries) -> Entries:
     kept = Entries(x.names, x.shape, {i: v for i, v in x.at.items() if x.named(i)[op.axis] == op.index})
     return _fold(s, kept, tuple(n for n in x.names if n != op.axis), s.tree)
@@ -299,20 +290,6 @@ def _insert(s: Scalars, op: Insert, x: Entries) -> Entries:
     at = {i: s.free() for i in itertools.product(*map(range, shape))}
     at |= {(*i[:where], i[where] + first, *i[where + 1 :]): v for i, v in x.at.items()}
     return Entries(tuple(names), tuple(shape), at)
-
-
-def _group(s: Scalars, op: Group, x: Entries) -> Entries:
-    where, k = x.names.index(op.axis), s.number(op.inner.size)
-    names = (*x.names[: where + 1], op.inner.name, *x.names[where + 1 :])
-    shape = (*x.shape[:where], x.shape[where] // k, k, *x.shape[where + 1 :])
-    return Entries(names, shape, {(*i[:where], *divmod(i[where], k), *i[where + 1 :]): v for i, v in x.at.items()})
-
-
-def _ungroup(s: Scalars, op: Ungroup, x: Entries) -> Entries:
-    where = x.names.index(op.axis)
-    n, k = x.shape[where : where + 2]
-    at = {(*i[:where], i[where] * k + i[where + 1], *i[where + 2 :]): v for i, v in x.at.items()}
-    return Entries((*x.names[: where + 1], *x.names[where + 2 :]), (*x.shape[:where], n * k, *x.shape[where + 2 :]), at)
 
 
 def _discount(s: Scalars, op: Discount) -> Entries:
@@ -447,7 +424,6 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Fill: _fill,
     Positions: _positions,
     Select: _select,
-    Suffix: _suffix,
     Slice: _slice,
     Stack: _stack,
     Pad: _pad,
@@ -462,8 +438,6 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     Write: _write_cache,
     Excerpt: _window,
     Insert: _insert,
-    Ungroup: _ungroup,
-    Group: _group,
     Discount: _discount,
 }
 

@@ -13,7 +13,6 @@ from graphs.ops.relabel import Relabel
 from graphs.ops.roll import Roll
 from graphs.ops.select import Pad, Select
 from graphs.ops.slice import Slice, Stack
-from graphs.ops.suffix import Suffix
 
 
 @rule(
@@ -31,7 +30,6 @@ from graphs.ops.suffix import Suffix
     Dispatch,
     Slice,
     Stack,
-    Suffix,
 )
 def movement(_site: Site) -> Cost:
     return FREE

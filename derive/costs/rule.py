@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +9,7 @@ from functools import cache
 from derive.costs.model import CostModel
 from derive.forms import Form, ceil_log2, log2
 from graphs.axes import Restriction, Role, Tensor
+from graphs.discovery import modules
 from graphs.errors import GraphError
 from graphs.ir import Graph, Node, Op
 
@@ -71,10 +70,7 @@ def rule(*kinds: type[Op]) -> Callable[[Rule], Rule]:
 @cache
 def load_rules() -> None:
     """Import every file of this folder, in sorted order, so that its rules are known."""
-    import derive.costs as package
-
-    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    list(modules("derive.costs"))
 
 
 def cost(graph: Graph, node: Node, model: CostModel) -> Cost:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import lru_cache
-from importlib import import_module
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
+from graphs.discovery import modules
 from graphs.errors import GraphError
 from graphs.models.transformer import Transformer
 
@@ -19,8 +18,7 @@ HELPERS = ("architecture", "config", "decoder")
 @lru_cache(maxsize=1)
 def architectures() -> tuple[Architecture, ...]:
     """All of this folder; two files for one model type are refused."""
-    stems = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in HELPERS)
-    found: tuple[Architecture, ...] = tuple(import_module(f"{__name__}.{stem}").ARCHITECTURE for stem in stems)
+    found: tuple[Architecture, ...] = tuple(module.ARCHITECTURE for module in modules(__name__, HELPERS))
     types = [t for a in found for t in a.model_types]
     for one in types:
         if types.count(one) > 1:

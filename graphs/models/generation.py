@@ -16,7 +16,7 @@ from graphs.blocks.sampling import next_token
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.constant import Broadcast
 from graphs.ops.contraction import Contraction
-from graphs.ops.group import Ungroup
+from graphs.ops.fold import Blocks, Fold
 from graphs.ops.lookup import Lookup
 from graphs.ops.norm import LayerNorm
 from graphs.ops.scan import Scan
@@ -92,7 +92,7 @@ def _for_each_rollout(build: Builder, x: Value, rollouts: Axis) -> Value:
     after = tensor.names.index("b") + 1
     axes = (*tensor.axes[:after], rollouts, *tensor.axes[after:])
     (copies,) = build.add(Broadcast(axes), x, name=f"{x.node}.copies", role=tensor.role)
-    return build.add(Ungroup("b", rollouts.name), copies, name=f"{x.node}.rollouts")[0]
+    return build.add(Fold(Blocks.joined(tensor.axis("b"), rollouts)), copies, name=f"{x.node}.rollouts")[0]
 
 
 def _embedded(build: Builder, ids: Value, sizes: Sizes) -> Value:

@@ -12,18 +12,18 @@ from fractions import Fraction
 
 import sympy
 
-from graphs.axes import Role
+from graphs.axes import Axis, Role
 from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward, decoder
 from graphs.blocks.dropout import NONE
 from graphs.ir import Builder, Graph, Value
 from graphs.ops.contraction import Contraction
 from graphs.ops.cross_entropy import CrossEntropy
+from graphs.ops.excerpt import Excerpt
 from graphs.ops.lookup import Lookup
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.select import Select
-from graphs.ops.suffix import Suffix
 from graphs.sizes import Sizes
 
 Head = Callable[[Builder, Value, Sizes], Value]
@@ -83,7 +83,7 @@ def forward(
     (x,) = build.add(Lookup("v"), table, ids, name="embedding")
     x = decoder(build, x, sizes, ffn, attention, dropout)
     if rows is not None:
-        (x,) = build.add(Suffix("s", rows), x, name="rows")
+        (x,) = build.add(Excerpt("s", Axis("s", rows), sizes.m - rows), x, name="rows")
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
     out = role.head(build, x, sizes)

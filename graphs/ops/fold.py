@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Blocks:
-    """``whole`` is ``outer`` blocks of ``inner`` positions each; a rank that holds a part of it holds whole blocks."""
+    """``whole`` is ``outer`` blocks of ``inner`` entries each; a rank that holds a part of it holds whole blocks.
+
+    ``outer`` may keep the name of ``whole``.
+    """
 
     whole: Axis
     outer: Axis
@@ -34,7 +37,23 @@ class Blocks:
             raise GraphError(f"axis {self.whole.name!r} is not cut like its blocks {self.outer.name!r}; cut it alike")
 
     def with_axes(self, axes: Mapping[str, Axis]) -> Blocks:
-        return Blocks(*(axes.get(a.name, a) for a in (self.whole, self.outer, self.inner)))
+        """The same sizes, cut as the axes of these names are."""
+        cut = (replace(a, splits=axes[a.name].splits) if a.name in axes else a for a in self._axes)
+        return Blocks(*cut)
+
+    @property
+    def _axes(self) -> tuple[Axis, Axis, Axis]:
+        return (self.whole, self.outer, self.inner)
+
+    @staticmethod
+    def of(axis: Axis, inner: Axis) -> Blocks:
+        """The axis by groups, which keep its name, of these members."""
+        return Blocks(axis, replace(axis, size=axis.size / inner.size), inner)
+
+    @staticmethod
+    def joined(outer: Axis, inner: Axis) -> Blocks:
+        """Groups and their members as one axis that keeps the name of the groups."""
+        return Blocks(replace(outer, size=outer.size * inner.size), outer, inner)
 
     def exchange(self, x: Tensor, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Tensor:
         """The type with adjacent axes ``old`` replaced by ``new``."""

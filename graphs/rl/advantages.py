@@ -10,7 +10,7 @@ from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
 from graphs.ops.discount import Discount
 from graphs.ops.excerpt import Excerpt, Insert
-from graphs.ops.group import Group, Ungroup
+from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.ops.relabel import Relabel
@@ -100,12 +100,13 @@ def group_advantages(sizes: Sizes, _settings: Settings) -> Graph:
     """score[b] -> advantages[b]: less the mean over the K rollouts of a prompt, over their standard deviation."""
     build = Builder("group_advantages")
     score = per_sequence(build, "score", sizes)
-    (grouped,) = build.add(Group("b", ROLLOUTS), score, name="grouped")
+    groups = Blocks.of(build.type(score).axis("b"), ROLLOUTS)
+    (grouped,) = build.add(Unfold(groups), score, name="grouped")
     (centred,) = build.add(Pointwise("subtract"), grouped, _mean(build, grouped), name="centred")
     (square,) = build.add(Pointwise("square"), centred, name="square")
     (scale,) = build.add(Pointwise("rsqrt"), _mean(build, square), name="rsqrt")
     (normal,) = build.add(Pointwise("multiply"), centred, scale, name="normal")
-    build.output("advantages", build.add(Ungroup("b", "j"), normal, name="advantages")[0])
+    build.output("advantages", build.add(Fold(groups), normal, name="advantages")[0])
     return build.graph()
 
 

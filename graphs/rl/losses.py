@@ -13,7 +13,7 @@ from graphs.axes import Axis
 from graphs.ir import Builder, Value
 from graphs.ops.constant import Constant
 from graphs.ops.excerpt import Excerpt
-from graphs.ops.group import Group
+from graphs.ops.fold import Blocks, Unfold
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.reduction import Reduction
 from graphs.rl.settings import RESPONSE, RESPONSES, Settings, per_sequence, per_token
@@ -67,7 +67,7 @@ def dpo_policy(build: Builder, new: Value, sizes: Sizes, settings: Settings) -> 
     (gap,) = build.add(Pointwise("subtract"), new, reference, name="gap")
     (kept,) = build.add(Pointwise("multiply"), gap, response, name="gap.response")
     (ratio,) = build.add(Reduction("sum", ("s",)), kept, name="log_ratio")
-    (pairs,) = build.add(Group("b", RESPONSES), ratio, name="pairs")
+    (pairs,) = build.add(Unfold(Blocks.of(build.type(ratio).axis("b"), RESPONSES)), ratio, name="pairs")
     chosen, rejected = (_member(build, pairs, k, name) for k, name in enumerate(("chosen", "rejected")))
     (margin,) = build.add(Pointwise("subtract", settings.sharpness), chosen, rejected, name="margin")
     (each,) = build.add(Pointwise("log_sigmoid", -RESPONSES.size / sizes.B), margin, name="preference")

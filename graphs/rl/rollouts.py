@@ -9,7 +9,7 @@ from graphs.ir import Builder, Graph, Value
 from graphs.models.generation import generation
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.excerpt import Excerpt, Insert
-from graphs.ops.group import Ungroup
+from graphs.ops.fold import Blocks, Fold
 from graphs.ops.pointwise import Pointwise
 from graphs.rl.settings import POSITIONS, PROMPT, ROLLOUTS, TOKENS, Settings, at_predictions
 from graphs.sizes import Sizes
@@ -31,7 +31,7 @@ def rollouts(sizes: Sizes, settings: Settings) -> Graph:
     prompts = build.input("prompts", Tensor((PROMPTS, Axis("s", PROMPT)), Role.INDEX))
     repeated = (PROMPTS, ROLLOUTS, Axis("s", PROMPT))
     (each,) = build.add(Broadcast(repeated), prompts, name="repeated", role=Role.INDEX)
-    (each,) = build.add(Ungroup("b", "j"), each, name="rollouts", role=Role.INDEX)
+    (each,) = build.add(Fold(Blocks.joined(PROMPTS, ROLLOUTS)), each, name="rollouts", role=Role.INDEX)
     run, shared = (prompts, ROLLOUTS) if settings.options.share_prefill else (each, None)
     made = inline(build, generation(sizes, settings.ffn, draw=True, shared=shared), {"ids": run})
     tokens = _response(build, made["first"], made["rest"], "tokens", Role.INDEX)

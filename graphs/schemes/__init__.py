@@ -7,16 +7,16 @@ the group ``rlm_workdepth.schemes``, which names a module or an object in one.
 from __future__ import annotations
 
 import importlib.util
-import pkgutil
 import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
-from importlib import import_module, metadata
+from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from graphs.discovery import modules
 from graphs.errors import GraphError
 from graphs.schemes.declaration import Declaration, blaming, declaration_in
 from graphs.schemes.scheme import Mapping, Scheme
@@ -32,8 +32,8 @@ _loaded: dict[Path | str, Declaration] = {}
 
 @lru_cache(maxsize=1)
 def _discovered() -> tuple[Declaration, ...]:
-    stems = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name not in HELPERS)
-    return tuple(declaration_in(import_module(f"{__name__}.{stem}"), f"{stem}.py") for stem in stems)
+    found = modules(__name__, HELPERS)
+    return tuple(declaration_in(module, f"{module.__name__.rpartition('.')[2]}.py") for module in found)
 
 
 @lru_cache(maxsize=1)

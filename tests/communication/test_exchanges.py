@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -130,6 +131,11 @@ def overheard(monkeypatch: pytest.MonkeyPatch, algorithm: str, part, whole, size
     return tap
 
 
+def agree(counted: Fraction, sent: int) -> bool:
+    """Equal, but for the loss: one number, which has no even chunks, so that a rank sends a fraction of it or it."""
+    return counted == sent if counted.denominator == 1 else abs(counted - sent) < 1
+
+
 def by_rank(counts: Counter[tuple[str, Coordinate]], *phases: str) -> Counter[Coordinate]:
     """Counts of the named phases, or of all."""
     out = Counter[Coordinate]()
@@ -152,7 +158,7 @@ def test_a_run_on_two_ranks_per_dimension_moves_what_is_counted(name, ffn, algor
         got, elements, messages = amounts(found.during(phase)), by_rank(tap.sent, phase), by_rank(tap.messages, phase)
         assert got["total"] == elements.total()
         assert got["total_messages"] == messages.total()
-        assert abs(got["sent"] - max(elements.values())) <= 1  # the loss is one number and has no even chunks
+        assert agree(got["sent"], max(elements.values()))
         assert got["messages"] == max(messages.values())
 
 
@@ -176,7 +182,7 @@ def test_a_run_on_uneven_meshes_moves_what_is_counted(name, mesh, monkeypatch) -
     assert got["total"] == ranks.total()
     assert got["total_messages"] == messages.total()
     assert got["messages"] == max(messages.values())
-    assert abs(got["sent"] - max(ranks.values())) <= 1  # the loss is one number and has no even chunks
+    assert agree(got["sent"], max(ranks.values()))
 
 
 def extra_schemes() -> dict[str, Scheme]:
@@ -357,14 +363,13 @@ def test_numbers_put_in_early_or_late_give_the_same(name: str, data: st.DataObje
     assert amounts(found.at(mesh).at(sizes)) == amounts(found.at(sizes | mesh))
 
 
-#: schemes that treat the layers' bodies like the rest of the graph, so that unrolling changes no layout; what an
-#: all-to-all moved may be kept twice in an unrolled graph
+#: schemes that treat the layers' bodies like the rest of the graph, so that unrolling changes no layout
 ALIKE = [n for n, s in SCHEMES.items() if "P_p" not in s.meshes and all(e.where == "everywhere" for e in s.entries)]
-ALIKE.remove("Expert-A2A")
+#: what an all-to-all moved may be kept twice in an unrolled graph
+KEPT_TWICE = {("Expert-A2A", "experts")}
 
 
-@pytest.mark.parametrize("ffn", FFNS)
-@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize(("name", "ffn"), sorted(set(itertools.product(ALIKE, FFNS)) - KEPT_TWICE))
 def test_an_unrolled_graph_exchanges_as_many_elements(name: str, ffn: str) -> None:
     count = 3
     flat = partition(with_optimizer(unroll(model("policy", ffn), count)), SCHEMES[name])

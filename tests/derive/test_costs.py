@@ -31,7 +31,6 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
-from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -46,7 +45,6 @@ from graphs.ops.sample import Sample
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import Softmax
-from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -146,7 +144,7 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "channels of heads": single(Fold(HEADS), tensor("b h k")),
     "entries that move on": single(Roll("b"), tensor("b c")),
     "positions": single(Positions(SIZES.axes()["b"])),
-    "last entries": single(Suffix("b", SIZES.E_a), tensor("b c")),
+    "last entries": single(Excerpt("b", Axis("b", SIZES.E_a), SIZES.B - SIZES.E_a), tensor("b c")),
     "one entry": single(Slice("b", 1), tensor("b c")),
     "stacked entries": single(Stack(SIZES.axes()["b"]), tensor("c"), tensor("c")),
     "rotated channels": single(Rotary("pair", "s", 100.0), tensor("b s pair")),
@@ -158,8 +156,8 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "writing a cache": single(Write("t", "s", SIZES.E_a), tensor("b t c", HELD), Tensor(tensor("b").axes + ONE_MORE)),
     "window": single(Excerpt("c", Axis("i", SIZES.E_a), sympy.Integer(0)), tensor("b c")),
     "insert": single(Insert("b", SIZES.axes()["c"].renamed("i"), SIZES.d - 2), tensor("b v")),
-    "groups": single(Group("c", Axis("i", SIZES.d)), tensor("b c")),
-    "groups as one axis": single(Ungroup("b", "c"), tensor("b c")),
+    "blocks that keep the name": single(Unfold(Blocks.of(SIZES.axes()["c"], Axis("i", SIZES.d))), tensor("b c")),
+    "blocks joined": single(Fold(Blocks.joined(SIZES.axes()["b"], SIZES.axes()["c"])), tensor("b c")),
     "triangle of discounts": single(Discount(SIZES.axes()["s"], Axis("t", SIZES.m), SIZES.h)),
     "smaller of two": single(Pointwise("minimum", size("h")), tensor("b c"), tensor("c")),
     "greedy choice": single(Sample("c"), tensor("b c")),

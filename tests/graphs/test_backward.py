@@ -25,7 +25,6 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
-from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -43,7 +42,6 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
-from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -176,8 +174,8 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "maximum": (Pointwise("maximum"), (P("c"), P("s c"))),
     "window": (Excerpt("c", Axis("i", sympy.Integer(2)), sympy.Integer(1)), (P("s c"),)),
     "insert": (Insert("s", Axis("i", size("V")), sympy.Integer(2)), (P("s c"),)),
-    "group": (Group("c", Axis("i", sympy.Integer(2))), (P("s c"),)),
-    "ungroup": (Ungroup("s", "c"), (P("b s c"),)),
+    "blocks that keep the name": (Unfold(Blocks.of(SIZES.axes()["c"], Axis("i", sympy.Integer(2)))), (P("s c"),)),
+    "blocks joined under their name": (Fold(Blocks.joined(SIZES.axes()["s"], SIZES.axes()["c"])), (P("b s c"),)),
 }
 
 
@@ -241,7 +239,6 @@ REFUSING = {
     Foreign: "erf has no backward rule here; import the joint graph instead",
     Slice: "differentiate the loop first and unroll the training graph",
     Stack: "differentiate the loop first and unroll the training graph",
-    Suffix: "a pass over some rows of the head is not differentiated; train on all rows",
     Write: GENERATION,
     Scan: GENERATION,
 }
@@ -259,7 +256,6 @@ REFUSED: dict[str, tuple[Op, tuple[Tensor, ...], str]] = {
     "slice": (Slice("s", 0), (P("s c"),), REFUSING[Slice]),
     "stack": (Stack(SIZES.axes()["layer"]), (P("c"), P("c")), REFUSING[Stack]),
     "collective": (Collective("all_reduce", "P_t"), (P("c"),), REFUSING[Collective]),
-    "suffix": (Suffix("s", sympy.Integer(2)), (P("s c"),), REFUSING[Suffix]),
     "write": (Write("t", "s", sympy.Integer(0)), (P("t c"), P("s c")), GENERATION),
     "maximum": (
         Reduction("max", ("c",)),

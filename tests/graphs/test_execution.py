@@ -27,7 +27,6 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
-from graphs.ops.group import Group, Ungroup
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
@@ -45,7 +44,6 @@ from graphs.ops.select import Pad, Select
 from graphs.ops.sink_softmax import SinkSoftmax
 from graphs.ops.slice import Slice, Stack
 from graphs.ops.softmax import MaskedExp, Softmax
-from graphs.ops.suffix import Suffix
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
@@ -200,7 +198,7 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         np.array([X[v == IDS].sum(0) for v in range(VOCABULARY)]),
     ),
     "select": (Select("s"), [(T("s c"), X)], X[-1]),
-    "suffix": (Suffix("s", sympy.Integer(2)), [(T("c s"), X.T)], X.T[:, -2:]),
+    "last entries": (Excerpt("s", Axis("s", sympy.Integer(2)), SIZES.m - 2), [(T("c s"), X.T)], X.T[:, -2:]),
     "pad": (Pad(AXES["s"], 1), [(T("c"), X[0])], np.eye(M)[-1] * X[0][:, None]),
     "slice": (Slice("s", 1), [(T("s c"), X)], X[1]),
     "softmax": (Softmax("c"), [(T("s c"), X)], softmax(X)),
@@ -276,13 +274,13 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
         X[:2],
     ),
     "insert": (Insert("s", Axis("i", size("V")), size("B")), [(T("s c"), X)], np.pad(X, ((2, 1), (0, 0)))),
-    "group": (
-        Group("c", Axis("i", sympy.Integer(2))),
+    "blocks that keep the name": (
+        Unfold(Blocks.of(AXES["c"], Axis("i", sympy.Integer(2)))),
         [(T("c s"), X.T)],
         np.array([[X.T[2 * g + i] for i in range(2)] for g in range(D // 2)]),
     ),
-    "ungroup": (
-        Ungroup("s", "c"),
+    "blocks joined under their name": (
+        Fold(Blocks.joined(AXES["s"], AXES["c"])),
         [(T("s c f"), X[:, :, None] * W[0])],
         np.array([x * W[0] for row in X for x in row]),
     ),

@@ -12,7 +12,7 @@ from graphs.execute import run
 from graphs.ir import Builder, Graph, Op
 from graphs.models.roles import VALUE, forward
 from graphs.ops.excerpt import Excerpt, Insert
-from graphs.ops.group import Group, Ungroup
+from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.pointwise import Pointwise
 from graphs.schemes import Mapping, Scheme
 from graphs.sizes import Sizes
@@ -24,6 +24,7 @@ from tests.strategies import arrays_for
 SIZES = Sizes.canonical()
 B, S, C = (SIZES.axes()[n] for n in "bsc")
 THREE, PAIR = Axis("i", sympy.Integer(3)), Axis("y", sympy.Integer(2))
+PAIRS = Unfold(Blocks.of(B, PAIR))
 CAUSAL = Tensor((S, S.renamed("t")), domain=(Causal("s", "t"),))
 
 
@@ -49,7 +50,7 @@ def test_entries_that_are_not_there_are_refused_when_it_runs(op: Op, length: int
 
 def test_groups_of_a_size_that_does_not_divide_are_refused_when_it_runs() -> None:
     with pytest.raises(GraphError, match="axis 'b' has size B/2 = 3/2, not a whole number; change the sizes"):
-        run(single(Group("b", PAIR), Tensor((B,))), {"x": np.zeros(3)}, {"B": 3})
+        run(single(PAIRS, Tensor((B,))), {"x": np.zeros(3)}, {"B": 3})
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_groups_of_a_size_that_does_not_divide_are_refused_when_it_runs() -> Non
     [
         (Excerpt("s", THREE, sympy.Integer(0)), CAUSAL, "here in graph g: the entries along 's' are restricted"),
         (Insert("t", THREE, sympy.Integer(0)), CAUSAL, "here in graph g: the entries along 't' are restricted"),
-        (Group("s", PAIR), CAUSAL, "here in graph g: axis 's' is restricted"),
-        (Ungroup("s", "t"), CAUSAL, "here in graph g: axis 's' is restricted"),
-        (Ungroup("b", "c"), Tensor((B, S, C)), "here in graph g: axis 'c' does not follow 'b'; broadcast to the order"),
+        (Unfold(Blocks.of(S, PAIR)), CAUSAL, "here in graph g: a restriction speaks of s, which are seen otherwise"),
+        (Fold(Blocks.joined(*CAUSAL.axes)), CAUSAL, "here in graph g: a restriction speaks of s and t, which are seen"),
+        (Fold(Blocks.joined(B, C)), Tensor((B, S, C)), r"here in graph g: the operand over \(b, s, c\) has no b, c of"),
         (Excerpt("h", THREE, sympy.Integer(0)), Tensor((B, S)), "no axis 'h' in a tensor over"),
     ],
 )
@@ -69,16 +70,17 @@ def test_operands_that_do_not_fit_are_refused(op: Op, tensor: Tensor, says: str)
 
 
 def test_members_of_a_group_stay_on_one_rank() -> None:
-    """Groups may be cut over ranks, their members not."""
-    graph, data = single(Group("b", PAIR), Tensor((B,))), {"x": np.arange(8.0)}
+    """Groups may be cut over ranks, members only after they are told apart."""
+    graph, data = single(PAIRS, Tensor((B,))), {"x": np.arange(8.0)}
     cut = partition(graph, Scheme("groups", (Mapping("b", "P_d"),), "test"))
     np.testing.assert_array_equal(run(cut, data, {"B": 8}, {"P_d": 4})["y"], np.arange(8).reshape(4, 2))
-    with pytest.raises(GraphError, match="needs axis 'y' whole"):
-        partition(graph, Scheme("members", (Mapping("y", "P_d"),), "test"))
+    late = partition(graph, Scheme("members", (Mapping("y", "P_d"),), "test"))
+    assert not any(a.splits for a in late.by_name["here"].types[0].axes)
+    np.testing.assert_array_equal(run(late, data, {"B": 8}, {"P_d": 2})["y"], np.arange(8).reshape(4, 2))
 
 
 def test_a_group_that_ranks_would_share_is_refused_when_it_runs() -> None:
-    graph = partition(single(Group("b", PAIR), Tensor((B,))), Scheme("groups", (Mapping("b", "P_d"),), "test"))
+    graph = partition(single(PAIRS, Tensor((B,))), Scheme("groups", (Mapping("b", "P_d"),), "test"))
     with pytest.raises(GraphError, match="P_d=4 does not divide axis 'b' of size 2"):
         run(graph, {"x": np.zeros(4)}, {"B": 4}, {"P_d": 4})
 

@@ -143,7 +143,7 @@ class Spmd:
     def _refold(self, at: Occurrence, op: Unfold | Fold) -> list[Form]:
         """An axis is cut as its blocks are; a block is not."""
         whole, outer, inner = op.blocks.whole, op.blocks.outer, op.blocks.inner
-        active = self._active(at, but=(whole.name, inner.name))
+        active = self._active(at, but=tuple({whole.name, inner.name} - {outer.name}))
         active[whole.name] = active.get(outer.name, ())
         form = self.bring(at.operands[0], active, frozenset(), at.node.phase, self.stage)
         cut = {a.name: replace(a, splits=active.get(a.name, ())) for a in (whole, outer, inner)}
