@@ -24,7 +24,7 @@ from derive.liveness import inference_buffers
 from derive.measure import FORWARD, Question, backward_depth, forward_depth, gather, graph_of, held, work
 from derive.memory import state_terms
 from graphs.errors import GraphError
-from graphs.models.roles import POLICY, REFERENCE, REWARD, VALUE
+from graphs.models.roles import ACTOR_CRITIC, POLICY, REFERENCE, REWARD, VALUE
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.stages.stage import SHARED, Invocation, Pass
@@ -47,13 +47,13 @@ PER_TOKEN = frozenset({Pass.FORWARD, Pass.BACKWARD})
 INFERENCE, ACTIVATIONS, CACHE, WEIGHTS, SHADOW = "M_Inf", "M_Act", "M_KV", "params", "M_sh"
 #: schemes that change the depth of a pass; the others cut storage, samples or layers and leave the critical path whole
 SUPERSCRIPTS = {"tensor": "TP"}
-#: model -> the sizes it has and the role it plays; the reference is built like the policy
+#: model -> the sizes it has and the role it plays; the reference is built like the policy, a shared one has two heads
 MODELS = {
     "pi": ("pi", POLICY),
     "ref": ("pi", REFERENCE),
     "R": ("R", REWARD),
     "V": ("V", VALUE),
-    SHARED: (SHARED, POLICY),
+    SHARED: (SHARED, ACTOR_CRITIC),
 }
 
 Expansion = Callable[[Question], Max]
@@ -153,7 +153,7 @@ class Blocks:
 
     def cost(self, name: str, model: str, sequences: Form | None = None) -> Max:
         """The symbol, or its expansion for so many sequences."""
-        if name not in self.expand or (name in GENERATION and MODELS[model][1] != POLICY):
+        if name not in self.expand or (name in GENERATION and not MODELS[model][1].generates):
             alone = name == CACHE and model in ("pi", SHARED)  # the paper names the policy's cache alone
             return Max.of(symbol(name if alone else f"{name}({model})"))
         found = _expanded(name, model, self.question)

@@ -389,7 +389,7 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
     reduced: Form | Max | None = None
     if table in ORDER_TABLES:
         reduce = order_of_maximum if table in OPAQUE_TABLES else order_argument
-        reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value))
+        reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value.symbols))
     return Cell(
         id=cell,
         table=table,

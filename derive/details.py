@@ -25,7 +25,7 @@ def explain_verdict(
         directions = _listed(decided.judgement.directions)
         return f"The same in leading order as {directions} grows; the rest is {_difference(decided)}."
     if verdict == "TIGHT":
-        return "The printed argument bounds the derived cost from above and from below, up to constants."
+        return f"The printed argument bounds the derived cost from above and from below, up to constants{_idle(plain)}."
     if verdict == "UPPER":
         return f"The derived cost stays below the printed bound, which is larger than necessary{_idle(plain)}."
     if verdict == "UNDECIDED":

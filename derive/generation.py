@@ -21,7 +21,6 @@ from graphs.blocks.decoder import DENSE, FeedForward
 from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.models.generation import DECODE, POSITIONS, RESPONSE, STEP, generation
-from graphs.models.roles import POLICY
 from graphs.ops.scan import Scan
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
@@ -36,7 +35,7 @@ def _graph(sizes: Sizes, ffn: FeedForward, scheme: str = "None") -> Graph:
 
 def generation_graph(q: Question) -> Graph:
     """One rank's graph of the question, with greedy choice; GraphError for a model or scheme that cannot generate."""
-    if q.role != POLICY:
+    if not q.role.generates:
         raise GraphError(f"a {q.role.name} model generates nothing; ask for the policy")
     if any(e.axis == "s" for e in schemes()[q.scheme].entries):
         raise GraphError(f"scheme {q.scheme}: a decode step has one position, which cannot be cut; leave s whole")

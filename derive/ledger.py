@@ -118,6 +118,7 @@ STAGE_CONVENTIONS: dict[str, Callable[[StageQuestion], StageQuestion]] = {
 HYPOTHESES: dict[str, str] = {
     "dff-order-d": "d_ff = O(d)",
     "dff-order-d-beyond-work": "d_ff = O(d)",
+    "reference-as-policy": "C_f_tok(pi) = O(C_f_tok(ref))",
 }
 
 #: assumptions that narrow the domain: the size is a multiple of the other one, on every rank
@@ -135,6 +136,7 @@ FIXED = {
     "between-passes": "no other instant is measured",
     "experts-per-rank": "the longest row of a split expert axis is counted under it",
     "canonical-architecture": "the graphs are built for it",
+    "invocations-only": "the graph of stages has costs for model invocations alone",
     "ep-replicates-tokens": "the scheme of the row Expert keeps all tokens on every rank",
     "ep-partitions-tokens": "the scheme of the row 5D shares out the sequences over P_e",
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 
 import networkx as nx
@@ -228,20 +227,14 @@ def residents(q: StageQuestion, phase: tuple[str, ...], active: Iterable[str]) -
         if is_stale(q, node):
             out[group, f"snapshot of {model}"] = q.blocks.shadow(model)
         elif q.residency == "all" or (q.residency == "stage" and node.stage in phase):
-            copies = q.copies if node.stage == TRAINING else 1
-            size = copies * q.blocks.weights(model)
-            out[group, f"weights of {model}"] = max(out.get((group, f"weights of {model}"), ZERO), size, key=_copies)
+            copies = q.copies if node.stage == TRAINING else 1  # training comes last, so its copies stand
+            out[group, f"weights of {model}"] = copies * q.blocks.weights(model)
     return frozenset(Buffer(where, group, Max.of(size)) for (group, where), size in out.items())
 
 
 def is_stale(q: StageQuestion, node: Invocation) -> bool:
     """Does the pass use an older copy of a model that is trained meanwhile?"""
     return q.placement.staleness is not None and node.role in TRAINED and node.stage != TRAINING
-
-
-def _copies(form: Form) -> Fraction:
-    """Multiples of one form, compared."""
-    return sum(form.terms.values(), Fraction(0))
 
 
 def states(q: StageQuestion, nodes: list[Invocation]) -> Iterator[frozenset[Buffer]]:

@@ -58,7 +58,7 @@ def read(claim: Claim, instance: cells.Instance, assumptions: Sequence[str], boo
     names = tuple(assumptions)
     given = printed_value(claim, book, instance.model)
     measured, printed, domain = tied(claim, cells.derive(instance, names), given, domain_of(instance, names))
-    hypotheses = hypotheses_of(names, measured.value)
+    hypotheses = hypotheses_of(names, measured.value.symbols | printed.symbols)
     judgement = _judged(measured.value, printed, claim.kind, _Frozen(domain), hypotheses, most)
     return Reading(instance, names, measured, printed, domain, hypotheses, judgement)
 
@@ -69,7 +69,7 @@ def stands(claim: Claim, reading: Reading, assumptions: Sequence[str], regime: R
     free = domain_of(reading.instance, names)
     measured, printed, domain = tied(claim, cells.derive(reading.instance, names), reading.printed, free)
     extra = regime.bounds if regime else ()
-    hypotheses = (*hypotheses_of(names, measured.value), *extra)
+    hypotheses = (*hypotheses_of(names, measured.value.symbols | printed.symbols), *extra)
     found = climb(measured.value, printed, claim.kind, domain, hypotheses, refute=False).verdict
     wanted = reading.judgement.verdict
     return found in HOLDS and (wanted == "CONDITIONAL" or VERDICTS.index(found) <= VERDICTS.index(wanted))
@@ -154,9 +154,9 @@ def order_to_value(e: Expr) -> Expr:
 
 # -- where it is claimed ----------------------------------------------------------------------------------------------
 def bound(text: str) -> Bound:
-    """``left = O(right)`` in text form."""
+    """``left = O(right)`` in text form; a named cost is a size of its own."""
     left, _, right = text.partition("=")
-    return Bound(single_form(parse_text(left)), single_form(order_to_value(parse_text(right))))
+    return Bound(*(single_form(named_costs(order_to_value(parse_text(side)))) for side in (left, right)))
 
 
 def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:
@@ -167,10 +167,10 @@ def domain_of(instance: cells.Instance, assumptions: Sequence[str]) -> Domain:
     return Domain(narrowed(dict(q.factors), assumptions), least, TYPICAL)
 
 
-def hypotheses_of(assumptions: Sequence[str], derived: Max) -> tuple[Bound, ...]:
-    """Facts, and the hypotheses among the assumptions, for the model at hand."""
+def hypotheses_of(assumptions: Sequence[str], names: frozenset[str]) -> tuple[Bound, ...]:
+    """Facts, and the hypotheses among the assumptions, that bound one of these sizes, for the model at hand."""
     texts = dict.fromkeys([*FACTS, *(HYPOTHESES[a] for a in assumptions if a in HYPOTHESES)])
-    return tuple(b for b in (_for_model(bound(t), derived.symbols) for t in texts) if b.left.symbols <= derived.symbols)
+    return tuple(b for b in (_for_model(bound(t), names) for t in texts) if b.left.symbols <= names)
 
 
 def constants(names: Iterable[str]) -> frozenset[str]:

@@ -319,7 +319,8 @@ class Judge:
             conditions = [p for p in parts if "=" in p]
             names = (*self.base, *(p for p in parts if "=" not in p))
             value, domain = derive(instance, names).value, domain_of(instance, names)
-            force = [(tree(b.left), tree(b.right)) for b in hypotheses_of(names, value)]
+            named = value.symbols | ex.free_symbols(printed_tree(self.claim, self.book, instance.model))
+            force = [(tree(b.left), tree(b.right)) for b in hypotheses_of(names, named)]
             sides = [text.split(" = ") for text in conditions]
             reading = opaque if self.claim.opaque else (lambda e: written_out(e, self.book, None))
             force += [(reading(parse_text(left)), reading(parse_text(right))) for left, right in sides]

@@ -1,7 +1,7 @@
-"""The four roles of a model in post-training: policy, reference, reward, value.
+"""The roles of a model in post-training: policy, reference, reward, value, and policy and value in one.
 
-All share the embedding and the decoder.  Policy and reference end in the tied unembedding, the reward model in a
-projection of the last token, the value model in a projection of every token.
+All have the embedding and the decoder.  Policy and reference end in the tied unembedding, the reward model in a
+projection of the last token, the value model in a projection of every token; a shared actor-critic has both ends.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import sympy
 
@@ -48,19 +49,41 @@ def reward_head(build: Builder, x: Value, sizes: Sizes) -> Value:
 
 
 @dataclass(frozen=True)
-class ModelRole:
-    """A role: its head, and whether its loss is cross-entropy (else squared error)."""
+class End:
+    """A head, the name of what it gives, and whether its loss is cross-entropy (else squared error)."""
 
-    name: str
+    output: str
     head: Head
     cross_entropy: bool = False
 
+    @property
+    def targets(self) -> str:
+        """The input that it is compared with."""
+        return "targets" if self.output == "out" else f"targets_{self.output}"
 
-POLICY = ModelRole("policy", unembedding, cross_entropy=True)
-REFERENCE = ModelRole("reference", unembedding, cross_entropy=True)
-REWARD = ModelRole("reward", reward_head)
-VALUE = ModelRole("value", value_head)
-ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE)}
+
+LOGITS = End("out", unembedding, cross_entropy=True)
+
+
+@dataclass(frozen=True)
+class ModelRole:
+    """A role: what follows the decoder."""
+
+    name: str
+    ends: tuple[End, ...]
+
+    @property
+    def generates(self) -> bool:
+        """Does it choose tokens of a vocabulary?"""
+        return LOGITS in self.ends
+
+
+POLICY = ModelRole("policy", (LOGITS,))
+REFERENCE = ModelRole("reference", (LOGITS,))
+REWARD = ModelRole("reward", (End("out", reward_head),))
+VALUE = ModelRole("value", (End("out", value_head),))
+ACTOR_CRITIC = ModelRole("shared", (LOGITS, End("values", value_head)))
+ROLES = {role.name: role for role in (POLICY, REFERENCE, REWARD, VALUE, ACTOR_CRITIC)}
 
 
 def forward(
@@ -72,7 +95,7 @@ def forward(
     dropout: Fraction = NONE,
     rows: sympy.Expr | None = None,
 ) -> Graph:
-    """ids[b,s] -> the head's output; with ``loss`` also the scalar mean loss against targets.
+    """ids[b,s] -> what the heads give; with ``loss`` also the scalar mean loss against targets, summed over heads.
 
     ``dropout`` is the rate in the blocks; the embedding is not dropped.  With ``rows`` the head has that many rows,
     those of the last positions, as for the log-probabilities of a response.
@@ -86,10 +109,14 @@ def forward(
         (x,) = build.add(Excerpt("s", Axis("s", rows), sizes.m - rows), x, name="rows")
     gain = build.input("gain_f", sizes.tensor("c", Role.PARAMETER))
     x = build.add(LayerNorm("c"), x, gain, name="norm_f")[0]
-    out = role.head(build, x, sizes)
-    build.output("out", out)
+    losses = []
+    for end in role.ends:
+        out = end.head(build, x, sizes)
+        build.output(end.output, out)
+        losses += [mean_loss(build, out, end.cross_entropy, end.targets)] if loss else []
     if loss:
-        build.output("loss", mean_loss(build, out, role.cross_entropy))
+        whole = reduce(lambda a, b: build.add(Pointwise("add"), a, b, name="losses")[0], losses)
+        build.output("loss", whole)
     return build.graph()
 
 

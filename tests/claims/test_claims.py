@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from derive.cells import cell_ids
 from derive.claims import ClaimError, load
 from derive.expr import calls, text
 from derive.latex import parse
@@ -74,6 +75,57 @@ def test_origin_may_differ_by_table():
     assert "no-checkpointing" not in BOOK.in_force("VII/None/Work")
     assert "dff-order-d" not in BOOK.in_force("V/None/Depth")
     assert "dff-order-d-beyond-work" in BOOK.in_force("V/None/Depth")
+
+
+#: what each table's own caption says, and what it takes from another place of the paper; all else is implied
+SAID = """
+III stated: canonical-architecture causal-half collectives-free-per-rank dot-product-2k gemm-depth-only
+    gemm-work-only
+III elsewhere: causal-half dff-order-d gemm-work-only
+IV stated: disaggregated-execution
+IV elsewhere: adam-four-copies log-probabilities-on-the-fly one-epoch outcome-reward prefill-per-rollout
+    reference-as-policy
+V stated: adam-four-copies boundary-stage-memory dff-order-d ep-partitions-tokens no-checkpointing
+V elsewhere: canonical-architecture causal-half collectives-free-per-rank dot-product-2k gemm-depth-only
+    gemm-work-only
+VI stated: dff-order-d
+VI elsewhere: adam-four-copies canonical-architecture causal-half dot-product-2k ep-partitions-tokens
+    gemm-depth-only gemm-work-only no-checkpointing
+VII stated:
+VII elsewhere: adam-four-copies boundary-stage-memory canonical-architecture causal-half collectives-free-per-rank
+    dot-product-2k ep-partitions-tokens gemm-depth-only gemm-work-only no-checkpointing
+VIII stated:
+VIII elsewhere: adam-four-copies canonical-architecture causal-half dot-product-2k ep-partitions-tokens
+    gemm-depth-only gemm-work-only no-checkpointing
+IX stated: adam-four-copies log-probabilities-on-the-fly no-checkpointing one-epoch sequential-execution
+IX elsewhere: adam-four-copies canonical-architecture outcome-reward prefill-per-rollout
+"""
+
+
+def said(table: str, origin: str) -> set[str]:
+    lines = SAID.replace("\n    ", " ").splitlines()
+    (names,) = (line.partition(": ")[2] for line in lines if line.startswith(f"{table} {origin}:"))
+    return set(names.split())
+
+
+@pytest.mark.parametrize("origin", ["stated", "elsewhere"])
+@pytest.mark.parametrize("table", ["III", "IV", "V", "VI", "VII", "VIII", "IX"])
+def test_what_the_paper_says_is_told_from_what_it_implies(table: str, origin: str) -> None:
+    scopes = [BOOK.in_force(c) for c in cell_ids() if c.split("/")[0] == table]
+    assert {n for scope in scopes for n, s in scope.items() if s.origin == origin} == said(table, origin)
+
+
+@pytest.mark.parametrize(
+    ("assumption", "stated", "elsewhere"),
+    [
+        ("causal-half", "III/C_gen/prefill", "III/C_f/policy"),
+        ("gemm-work-only", "III/C_gen/prefill", "III/C_f/policy"),
+        ("adam-four-copies", "IX/Baseline/Training/Memory", "IX/Baseline/Generation/Memory"),
+    ],
+)
+def test_a_caption_states_an_assumption_for_the_cells_that_it_speaks_of(assumption, stated, elsewhere) -> None:
+    assert BOOK.in_force(stated)[assumption].origin == "stated"
+    assert BOOK.in_force(elsewhere)[assumption].origin == "elsewhere"
 
 
 def test_cells_that_are_not_printed_have_assumptions_too():

@@ -97,20 +97,32 @@ def expert_ffn(x: Array, w: dict[str, Array]) -> Array:
     return out
 
 
-def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[Array, float]:
+OF_NO_LAYER = {"ids", "targets", "targets_values", "W_e", "gain_f"}
+
+
+def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[dict[str, Array], float]:
     x = inputs["W_e"][inputs["ids"].astype(int)]
     for layer in range(N["L"]):
-        w = {n: a[layer] for n, a in inputs.items() if n not in ("ids", "targets", "W_e", "gain_f") and a.ndim > 1}
+        w = {
+            n: a[layer]
+            for n, a in inputs.items()
+            if n not in ("ids", "targets", "targets_values", "W_e", "gain_f") and a.ndim > 1
+        }
         x = x + attention(norm(x, w["gain_1"]), w)
         x = x + {"dense": dense_ffn, "experts": expert_ffn, "dispatched": expert_ffn}[ffn](norm(x, w["gain_2"]), w)
     x = norm(x, inputs["gain_f"])
-    targets = inputs["targets"]
-    if role in ("policy", "reference"):
-        logits = x @ inputs["W_e"].T
-        rows = np.log(softmax(logits)).reshape(-1, N["V"])
-        return logits, float(-rows[np.arange(len(rows)), targets.astype(int).ravel()].mean())
-    out = x[:, -1] @ inputs["w_reward"] if role == "reward" else x @ inputs["w_value"]
-    return out, float(((out - targets) ** 2).mean())
+    loss, outs = 0.0, {}
+    if role in ("policy", "reference", "shared"):
+        outs["out"] = x @ inputs["W_e"].T
+        rows = np.log(softmax(outs["out"])).reshape(-1, N["V"])
+        loss -= rows[np.arange(len(rows)), inputs["targets"].astype(int).ravel()].mean()
+    if role in ("reward", "value"):
+        outs["out"] = x[:, -1] @ inputs["w_reward"] if role == "reward" else x @ inputs["w_value"]
+        loss += ((outs["out"] - inputs["targets"]) ** 2).mean()
+    if role == "shared":
+        outs["values"] = x @ inputs["w_value"]
+        loss += ((outs["values"] - inputs["targets_values"]) ** 2).mean()
+    return outs, float(loss)
 
 
 @pytest.mark.parametrize("expand", [False, True], ids=["macros", "primitives"])
@@ -120,8 +132,10 @@ def test_a_model_is_what_plain_numpy_says(role: str, ffn: str, expand: bool) -> 
     graph = forward(SIZES, ROLES[role], FFNS[ffn], loss=True)
     inputs = arrays_for(graph, N, seed=3)
     results = run(expand_macros(graph) if expand else graph, inputs, N)
-    out, loss = by_hand(inputs, ffn, role)
-    np.testing.assert_allclose(results["out"], out, rtol=1e-10, atol=1e-12)
+    outs, loss = by_hand(inputs, ffn, role)
+    assert results.keys() == {*outs, "loss"}
+    for name, out in outs.items():
+        np.testing.assert_allclose(results[name], out, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(results["loss"], loss, rtol=1e-10)
 
 

@@ -19,16 +19,19 @@ from hypothesis import given, settings
 from derive import cli
 from derive.building_blocks import EXPANSIONS, Blocks
 from derive.costs.model import PAPER
-from derive.forms import Max
-from derive.liveness import inference_buffers
+from derive.forms import Max, total
+from derive.liveness import inference_buffers, moments
 from derive.measure import FORWARD, Question, graph_of, work
 from derive.memory import elements
 from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
 from graphs.axes import Role
+from graphs.blocks.decoder import decoder
 from graphs.errors import GraphError
 from graphs.execute import run
-from graphs.ir import Graph, Value
+from graphs.ir import Builder, Graph, Value
 from graphs.models.roles import ROLES, forward
+from graphs.ops.lookup import Lookup
+from graphs.ops.pointwise import Pointwise
 from graphs.ops.relabel import Relabel
 from graphs.placements.presets import PRESETS
 from graphs.sizes import Sizes
@@ -150,6 +153,18 @@ def test_inference_buffers_are_the_peak_of_a_simulated_memory(role: str, sizes: 
     q = Question(role=ROLES[role])
     graph = unroll(forward(SIZES, ROLES[role]), {"layer": sizes["L"]})
     assert largest(inference_buffers(q).value, sizes) == simulated_peak(graph, sizes)
+
+
+def test_a_value_that_is_read_after_a_loop_is_held_beside_what_the_loop_hands_on() -> None:
+    build = Builder("skip")
+    ids = build.input("ids", SIZES.tensor("b s", Role.INDEX))
+    table = build.input("W_e", SIZES.tensor("v c", Role.PARAMETER))
+    (x,) = build.add(Lookup("v"), table, ids)
+    build.output("out", build.add(Pointwise("add"), x, decoder(build, x, SIZES))[0])
+    graph = build.graph()
+    sizes = {"B": 2, "m": 3, "d": 4, "h": 2, "d_ff": 5, "V": 3, "L": 2}
+    found = max(total(alive.values()).evaluate(sizes) for _, alive in moments(graph))
+    assert found == simulated_peak(unroll(graph, {"layer": sizes["L"]}), sizes)
 
 
 def test_inside_the_blocks_no_logits_are_held() -> None:

@@ -109,10 +109,15 @@ def test_waves_take_the_time_of_a_pipeline_of_two(waves, a, b) -> None:
         first += a
         second = max(first, second) + b
     table = {"D_gen(pi)": a, "D_f(ref)": b, "D_f(R)": 1, "D_f(V)": 1}
-    fused = depth_in_waves(StageQuestion("PPO", placement("stage-fusion")), Form.constant(waves))
-    assert fused.evaluate(table) == second
-    behind_a_barrier = depth_in_waves(StageQuestion("PPO", placement("disaggregated")), Form.constant(waves))
-    assert behind_a_barrier.evaluate(table) == waves * (a + b)
+
+    def found(place: Placement) -> Fraction:
+        return depth_in_waves(StageQuestion("PPO", place), Form.constant(waves)).evaluate(table)
+
+    fused = placement("stage-fusion")
+    assert found(fused) == second
+    assert found(placement("disaggregated")) == waves * (a + b)
+    one_group = Group("all", exclusive=True)  # where the three models assess one after the other
+    assert found(replace(fused, groups=(one_group,))) == waves * (a + b + 2)
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
@@ -210,6 +215,11 @@ def test_memory_grows_with_every_size_and_stages_that_alternate_are_not_added(al
     whole = stage_memory(q).value
     stages = Max.of(*(stage_memory(replace(q, stage=s)).value for s in STAGES))
     assert pruned(stages) == pruned(whole)
+
+
+def test_a_model_that_is_there_while_it_trains_has_its_gradient_and_optimizer_state_with_it() -> None:
+    value = stage_memory(StageQuestion("GRPO", stage=TRAINING, residency="invocation")).value
+    assert value.text == "B*K*M_Act(pi)*m + 4*params(pi)"
 
 
 @pytest.mark.parametrize("name", NAMES)
