@@ -24,6 +24,7 @@ from derive.render.typeset import ORDER_TABLES, display
 from derive.verdict import HOLDS, rest
 from derive.written import arranged, text
 from graphs.errors import GraphError
+from graphs.stages.stage import STAGES
 
 #: tables in the language of named costs, where maxima are short
 OPAQUE_TABLES = ("IV", "IX")
@@ -116,12 +117,20 @@ def check_cells(wanted: list[str], dropped: Iterable[str], book: Book | None, jo
     if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [check(c, dropped, book) for c in wanted]
     groups: dict[str, list[str]] = {}
-    for cell in wanted:  # a row's cells in different tables share derivations
-        groups.setdefault(cell.partition("/")[2] if cell.split("/")[0] in SCHEME_TABLES else cell, []).append(cell)
+    for cell in wanted:
+        groups.setdefault(_shares_with(cell), []).append(cell)
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
         done = pool.map(partial(_check_group, dropped=dropped, book=book), groups.values())
         found = {cell.id: cell for group in done for cell in group}
     return [found[c] for c in wanted]
+
+
+def _shares_with(cell: str) -> str:
+    """Cells of equal text share derivations: a scheme's in all tables, and those of a row and measure in all stages."""
+    table, _, rest = cell.partition("/")
+    if table in SCHEME_TABLES:
+        return rest
+    return "/".join(part for part in cell.split("/") if part not in STAGES) if table in OPAQUE_TABLES else cell
 
 
 def _check_group(group: list[str], dropped: tuple[str, ...], book: Book | None) -> list[Cell]:

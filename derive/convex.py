@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from derive.asymptotics.simplex import Budget, OutOfSteps, Program
 from derive.dominance import Factors, below_any
@@ -26,6 +27,7 @@ def under_a_combination(form: Form, others: Sequence[Form]) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
 def pruned(value: Max, factors: Factors = ()) -> Max:
     """The same maximum without members that the rest certainly reaches."""
     kept = list(value.members)

@@ -22,8 +22,9 @@ def factors_of(sizes: Sizes, scheme: Scheme) -> dict[str, Form]:
     cut = {axis: _degrees(scheme, axis) for axis in axes}
     split: dict[str, tuple[str, ...]] = {}
     for name, axis in axes.items():
-        (size, *others) = sorted(from_sympy(axis.size).symbols)
-        if not others:  # the width of a head is no size of its own
+        found = from_sympy(axis.size).symbols
+        if len(found) == 1:  # not a number, nor the width of a head, which is no size of its own
+            (size,) = found
             by = (degree for degree in cut[name] if degree != size)  # as many entries as ranks
             split[size] = tuple(dict.fromkeys((*split.get(size, ()), *by)))
     (h,), (d,) = from_sympy(sizes.h).symbols, from_sympy(sizes.d).symbols

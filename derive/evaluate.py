@@ -5,11 +5,10 @@ Every number is the value of what a traversal of the model's graph gives; no for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import groupby
 from math import prod
 
 import sympy
@@ -183,10 +182,8 @@ class Setting:
         """
         model = replace(self.model, ahead=0)
         chains = [(1, self._longest(self._pass(model, self.S), ["out"]))]
-        lengths = range(self.S + 1, self.S + self.T)
-        for _, alike in groupby(lengths, key=lambda m: (m - 1).bit_length()):
-            steps = list(alike)
-            chains.append((len(steps), self._longest(self._pass(model.decoding(), steps[0]), ["out"])))
+        steps = of_equal_height(range(self.S + 1, self.S + self.T))
+        chains += [(len(run), self._longest(self._pass(model.decoding(), run[0]), ["out"])) for run in steps]
         return Amount(sum(n * c.rank for n, c in chains), sum(n * c.world for n, c in chains))
 
     def _longest(self, graph: Graph, outputs: list[str] | None) -> Amount:
@@ -272,6 +269,15 @@ class AtNumbers(DepthRule):
 
     def trips(self, loop: Repeat) -> Form:
         return super().trips(loop).substitute({n: Form.constant(k) for n, k in self.numbers.items()})
+
+
+def of_equal_height(lengths: range) -> Iterator[range]:
+    """The lengths in runs whose balanced trees are equally high: from above a power of two to the next one."""
+    start = lengths.start
+    while start < lengths.stop:
+        end = min(lengths.stop, (1 << (start - 1).bit_length()) + 1)
+        yield range(start, end)
+        start = end
 
 
 def _scaled(term: Term, factor: Form) -> Term:

@@ -64,8 +64,7 @@ class StageQuestion:
 
     @property
     def factors(self) -> Factors:
-        asked = (self.model(n) for n in self.graph.invocations if n.stage in self.stages)
-        return as_factors(self.blocks.factors(asked))
+        return as_factors(self.blocks.factors(self.model(n) for n in self.graph.invocations))
 
     @cached_property
     def graph(self) -> StageGraph:
@@ -195,7 +194,7 @@ def stage_memory(q: StageQuestion) -> Measured:
             together |= {frozenset(b for b in there if b.group in groups) for groups in places}
     ordered = sorted(together, key=lambda s: sorted((b.group, b.where) for b in s))
     heaviest = [found for found in ordered if not any(found < other for other in ordered)]
-    peaks = {total(size for _, size in held): held for found in heaviest for held in _alternatives(found)}
+    peaks = {total(size for _, size in held): held for found in heaviest for held in _alternatives(found, q.factors)}
     if not peaks:
         return Measured(Max.of(ZERO), ())
     value = pruned(Max.of(*peaks), q.factors)
@@ -211,10 +210,10 @@ def stage_memory(q: StageQuestion) -> Measured:
 Held = tuple[tuple[str, Form], ...]
 
 
-def _alternatives(buffers: Iterable[Buffer]) -> Iterator[Held]:
+def _alternatives(buffers: Iterable[Buffer], factors: Factors) -> Iterator[Held]:
     """The sizes that buffers may have together: each is one member of its maximum."""
     ordered = sorted(buffers, key=lambda b: b.where)
-    return itertools.product(*([(b.where, f) for f in b.size.members] for b in ordered))
+    return itertools.product(*([(b.where, f) for f in pruned(b.size, factors).members] for b in ordered))
 
 
 def residents(q: StageQuestion, phase: tuple[str, ...], active: Iterable[str]) -> frozenset[Buffer]:

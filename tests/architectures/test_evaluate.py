@@ -16,7 +16,7 @@ from derive.architecture_table import table
 from derive.cli import main
 from derive.config import SHIPPED, load, shipped
 from derive.costs.model import PAPER
-from derive.evaluate import Setting
+from derive.evaluate import Setting, of_equal_height
 from derive.generation import generation_work
 from derive.measure import Question
 from derive.memory import Widths
@@ -310,6 +310,15 @@ def test_generating_takes_as_long_as_its_steps_one_after_the_other(S: int, T: in
     prefill = max(queries, tree(8) + tree(6)) + tree(3) + tree(S) + after
     steps = sum(queries + tree(3) + tree(6) + tree(S + t) + tree(6) + after for t in range(1, T))
     assert Setting(model, S=S, T=T).depth()["generation"].rank == prefill + steps
+
+
+@given(st.integers(1, 70), st.integers(0, 70))
+def test_lengths_of_equally_high_trees_are_in_one_run(start: int, many: int) -> None:
+    runs = list(of_equal_height(range(start, start + many)))
+    assert [n for run in runs for n in run] == list(range(start, start + many))
+    heights = [{(n - 1).bit_length() for n in run} for run in runs]
+    assert all(len(h) == 1 for h in heights)
+    assert len(set().union(*heights)) == len(runs)
 
 
 @pytest.mark.parametrize("name", ["mistral", "deepseek"])
