@@ -9,6 +9,7 @@ from typing import Any
 from derive import expr
 from derive.building_blocks import EXPANSIONS, Blocks
 from derive.forms import Form, Max
+from derive.measure import Question
 from derive.period import period
 from derive.placements import StageQuestion, depth_in_waves, stage_depth, stage_memory, stage_work
 from derive.render.typeset import display, with_sequence
@@ -29,6 +30,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "epochs": {"epochs": size("n_ep")},
     "updates": {"updates": size("n_up")},
 }
+#: the same of options that change a model's pass: heads for the response and the position before it
+OF_MODELS: dict[str, dict[str, Any]] = {"response-logits": {"rows": size("T") + 1}}
 
 
 def question(
@@ -40,6 +43,7 @@ def question(
     staleness: int | None = None,
 ) -> StageQuestion:
     """The whole iteration of an algorithm under a placement or a preset; GraphError for names that do not exist."""
+    chosen = list(chosen)
     if place is not None and preset_name is not None:
         raise GraphError(f"placement {place!r} and preset {preset_name!r} both say where models run; give one")
     options = Options()
@@ -52,10 +56,13 @@ def question(
             raise GraphError(f"placement {where.name} does not overlap iterations; leave the staleness out")
         where = replace(where, staleness=staleness)
     for name in chosen:
-        if name not in OPTIONS:
-            raise GraphError(f"no option is called {name!r}; choose from {', '.join(OPTIONS)}")
-        options = replace(options, **OPTIONS[name])
-    blocks = Blocks(frozenset(EXPANSIONS)) if expand else Blocks()
+        if name not in (*OPTIONS, *OF_MODELS):
+            raise GraphError(f"no option is called {name!r}; choose from {', '.join((*OPTIONS, *OF_MODELS))}")
+        if name in OF_MODELS and not expand:
+            raise GraphError(f"option {name!r} changes a pass whose cost has but a name here; add --expand")
+        options = replace(options, **OPTIONS.get(name, {}))
+    asked = replace(Question(), **{k: v for name in chosen for k, v in OF_MODELS.get(name, {}).items()})
+    blocks = Blocks(frozenset(EXPANSIONS), asked) if expand else Blocks()
     return StageQuestion(algorithm, where, options=options, blocks=blocks)
 
 

@@ -24,6 +24,7 @@ from derive.liveness import inference_buffers, moments
 from derive.measure import FORWARD, Question, graph_of, work
 from derive.memory import elements
 from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
+from derive.stage_report import question
 from graphs.axes import Role
 from graphs.blocks.decoder import decoder
 from graphs.errors import GraphError
@@ -36,7 +37,7 @@ from graphs.ops.relabel import Relabel
 from graphs.placements.presets import PRESETS
 from graphs.sizes import Sizes
 from graphs.stages import Options
-from graphs.stages.stage import ASSESSMENT, GENERATION
+from graphs.stages.stage import ASSESSMENT, GENERATION, STAGES
 from graphs.symbols import size
 from graphs.transforms.unroll import unroll
 from tests.strategies import arrays_for, model_sizes
@@ -182,6 +183,23 @@ def test_a_head_with_some_rows_gives_the_last_rows_of_the_whole() -> None:
         np.testing.assert_allclose(got, whole[:, -rows:], rtol=1e-12)
     with pytest.raises(GraphError, match="axis 's' has 5 entries, so -1 to 5 are not within; change start or size"):
         run(forward(SIZES, rows=sympy.Integer(6)), inputs, n)
+
+
+def test_logits_of_the_response_alone_save_those_of_the_prompt() -> None:
+    def works(*options: str) -> list[dict[str, int]]:
+        q = question("grpo", chosen=options, expand=True)
+        return [{n: int(f.evaluate(TOY)) for n, f in stage_work(replace(q, stage=s)).parts} for s in STAGES]
+
+    saved = 2 * TOY["B"] * TOY["K"] * (TOY["S"] - 1) * TOY["V"] * TOY["d"]
+    (generation, assessment, training), fewer = works(), works("response-logits")
+    assert fewer[0] == generation
+    assert fewer[1] == assessment | {"score_reference": assessment["score_reference"] - saved}
+    assert fewer[2] == {
+        "forward_actor": training["forward_actor"] - saved,
+        "backward_actor": training["backward_actor"] - 2 * saved,
+    }
+    with pytest.raises(GraphError, match="add --expand"):
+        question("grpo", chosen=["response-logits"])
 
 
 # -- published steps ---------------------------------------------------------------------------------------------------
