@@ -200,5 +200,5 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
         'exact, steps = replace(self.costs, causal="exact"), model.decoding()',
         "exact, steps = self.costs, model",
     ),
-    ("derive/evaluate.py", "(m - 1).bit_length()", "m.bit_length()"),
+    ("derive/evaluate.py", "(1 << (start - 1).bit_length()) + 1", "1 << start.bit_length()"),
 )

@@ -67,7 +67,9 @@ JOBS = click.option(
 FILE = Named(dir_okay=False, path_type=Path)
 FOLDER = Named(file_okay=False, path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-MODELS = tuple(f"{role}{layer}" for role in ("policy", "reward", "value") for layer in ("", "-experts", "-dispatched"))
+MODELS = tuple(
+    f"{role}{layer}" for role in ("policy", "reward", "value", "shared") for layer in ("", "-experts", "-dispatched")
+)
 MODEL = click.option(
     "--model",
     type=click.Choice(MODELS),

@@ -15,7 +15,7 @@ from derive.commands.options import AS_JSON, DIFFERS, SCHEME_HELP, SIZES, one_se
 if TYPE_CHECKING:
     from graphs.schemes import Mapping
 
-MODELS = ("policy", "value", "reward")
+MODELS = ("policy", "value", "reward", "shared")
 GRAPHS = (
     *(
         f"{stem}{variant}"
