@@ -66,6 +66,8 @@ class Instance:
 #: printed row headings; each is the name of a scheme, whose declaration says what the row speaks of
 ROWS = ("None", "Data", "Pipeline", "Tensor", "Context", "Expert", "3D", "5D")
 COLUMNS: dict[str, Measure] = {"Work": work, "Depth": training_depth, "Memory": memory}
+#: tables in the language of named costs, where maxima are short
+STAGE_TABLES = ("IV", "IX")
 #: table -> seen over all ranks
 SCHEME_TABLES = {"V": False, "VI": True, "VII": False, "VIII": True}
 

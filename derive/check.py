@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 from derive import cells, expr
 from derive.asymptotics.problem import Bound, Regime
-from derive.cells import SCHEME_TABLES
+from derive.cells import SCHEME_TABLES, STAGE_TABLES
 from derive.claims import Book, Claim, ClaimError, Scope, load
 from derive.details import explain_correction, explain_verdict
 from derive.expr import Expr, calls
@@ -22,12 +20,9 @@ from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, st
 from derive.reduce import order_argument, order_of_maximum
 from derive.render.typeset import ORDER_TABLES, display
 from derive.verdict import HOLDS, rest
+from derive.workers import for_each
 from derive.written import arranged, text
 from graphs.errors import GraphError
-from graphs.stages.stage import STAGES
-
-#: tables in the language of named costs, where maxima are short
-OPAQUE_TABLES = ("IV", "IX")
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ def check_all(
 ) -> list[Cell]:
     """Every supported cell, in the order of the tables; the result does not depend on ``jobs``, the processes used."""
     _claims_are_of_cells(book or load(), cells.cell_ids())
-    return check_cells([c for c in cells.cell_ids() if table in (None, c.split("/")[0])], dropped, book, jobs)
+    return _checked(cells.cell_ids(), dropped, table, book, jobs)
 
 
 def check_row(
@@ -103,38 +98,17 @@ def check_row(
     if table not in (None, *SCHEME_TABLES):
         raise GraphError(f"table {table} has no rows of schemes; choose one of {', '.join(SCHEME_TABLES)}")
     _claims_are_of_cells(book or load(), [*cells.cell_ids(), *cells.row_ids(row)])
-    return check_cells([c for c in cells.row_ids(row) if table in (None, c.split("/")[0])], dropped, book, jobs)
+    return _checked(cells.row_ids(row), dropped, table, book, jobs)
+
+
+def _checked(ids: Iterable[str], dropped: Iterable[str], table: str | None, book: Book | None, jobs: int) -> list[Cell]:
+    wanted = [c for c in ids if table in (None, c.split("/")[0])]
+    return for_each(wanted, partial(check, dropped=tuple(dropped), book=book), jobs)
 
 
 def _claims_are_of_cells(book: Book, known: Iterable[str]) -> None:
     if strange := sorted(book.claims.keys() - set(known)):
         raise ClaimError(f"{strange[0]}: a claim about a cell that derive/cells.py does not know; add it there")
-
-
-def check_cells(wanted: list[str], dropped: Iterable[str], book: Book | None, jobs: int) -> list[Cell]:
-    """These cells in this order, by so many processes; the processes know the schemes that are loaded by now."""
-    dropped = tuple(dropped)
-    if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
-        return [check(c, dropped, book) for c in wanted]
-    groups: dict[str, list[str]] = {}
-    for cell in wanted:
-        groups.setdefault(_shares_with(cell), []).append(cell)
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        done = pool.map(partial(_check_group, dropped=dropped, book=book), groups.values())
-        found = {cell.id: cell for group in done for cell in group}
-    return [found[c] for c in wanted]
-
-
-def _shares_with(cell: str) -> str:
-    """Cells of equal text share derivations: a scheme's in all tables, and those of a row and measure in all stages."""
-    table, _, rest = cell.partition("/")
-    if table in SCHEME_TABLES:
-        return rest
-    return "/".join(part for part in cell.split("/") if part not in STAGES) if table in OPAQUE_TABLES else cell
-
-
-def _check_group(group: list[str], dropped: tuple[str, ...], book: Book | None) -> list[Cell]:
-    return [check(c, dropped, book) for c in group]
 
 
 def check(cell: str, dropped: Iterable[str] = (), book: Book | None = None) -> Cell:
@@ -397,7 +371,7 @@ def _not_printed(cell: str, instance: cells.Instance, base: Sequence[str]) -> Ce
     value = cells.derive(instance, base).value
     reduced: Form | Max | None = None
     if table in ORDER_TABLES:
-        reduce = order_of_maximum if table in OPAQUE_TABLES else order_argument
+        reduce = order_of_maximum if table in STAGE_TABLES else order_argument
         reduced = reduce(value, domain_of(instance, base), hypotheses_of(base, value.symbols))
     return Cell(
         id=cell,

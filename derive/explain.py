@@ -8,6 +8,7 @@ from derive import cells, expr
 from derive.check import check, foundations, in_force
 from derive.claims import load
 from derive.render.typeset import display
+from derive.workers import for_each
 
 
 def explanation(cell: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def to_text(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ledger_report() -> dict[str, Any]:
+def ledger_report(jobs: int = 1) -> dict[str, Any]:
     """Every assumption, and for every printed cell what happens without it: load-bearing or idle."""
     book = load()
     listed = [
@@ -56,7 +57,7 @@ def ledger_report() -> dict[str, Any]:
         for s in a.scopes
     ]
     printed = [c for c in cells.cell_ids() if c in book.claims]
-    return {"assumptions": listed, "cells": {cell: foundations(cell) for cell in printed}}
+    return {"assumptions": listed, "cells": dict(zip(printed, for_each(printed, foundations, jobs), strict=True))}
 
 
 def ledger_text(data: dict[str, Any]) -> str:

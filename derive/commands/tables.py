@@ -112,14 +112,15 @@ def record(jobs: int) -> None:
 
 
 @click.command()
+@JOBS
 @AS_JSON
 @one_sentence_errors
-def ledger(as_json: bool) -> None:
+def ledger(jobs: int, as_json: bool) -> None:
     """List the assumptions and show which cells rest on which."""
     from derive.explain import ledger_report, ledger_text
     from derive.report import to_json
 
-    data = ledger_report()
+    data = ledger_report(jobs)
     click.echo(to_json(data) if as_json else ledger_text(data), nl=False)
 
 
