@@ -24,7 +24,8 @@ from queue import Queue
 
 from benchmarks.patches import PATCHES
 from derive.check import Cell, check
-from derive.claims import Book, Claim, ClaimError, load
+from derive.claims import Book, Claim, load
+from derive.records import ClaimError
 from derive.report import record_of
 from tests.judge import Judge, cases_of
 from tests.mutants import KINDS, Mutant, mutants_of, reprinted

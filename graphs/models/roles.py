@@ -34,6 +34,12 @@ def unembedding(build: Builder, x: Value, _sizes: Sizes) -> Value:
     return build.add(Contraction(("b", "s", "v")), x, Value("W_e"), name="unembedding")[0]
 
 
+def own_unembedding(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """Logits of every position through a table of their own."""
+    table = build.input("W_u", sizes.tensor("v c", Role.PARAMETER))
+    return build.add(Contraction(("b", "s", "v")), x, table, name="unembedding")[0]
+
+
 def value_head(build: Builder, x: Value, sizes: Sizes) -> Value:
     """One number per token."""
     w = build.input("w_value", sizes.tensor("c", Role.PARAMETER))
@@ -57,6 +63,7 @@ class ModelRole:
 
 
 POLICY = ModelRole("policy", unembedding, cross_entropy=True)
+UNTIED = ModelRole("untied policy", own_unembedding, cross_entropy=True)
 REFERENCE = ModelRole("reference", unembedding, cross_entropy=True)
 REWARD = ModelRole("reward", reward_head)
 VALUE = ModelRole("value", value_head)

@@ -4,11 +4,12 @@ from collections import Counter
 
 import pytest
 
-from derive.claims import ClaimError, load
+from derive.claims import load
 from derive.expr import calls, text
 from derive.latex import parse
 from derive.normal import to_form
 from derive.readings import order_to_value
+from derive.records import ClaimError
 from derive.render.printer import latex
 from derive.sums import without_sums
 
