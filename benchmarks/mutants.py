@@ -201,6 +201,7 @@ ASKED = {
     "derive/costs/traffic": "communication/test_traffic communication/test_exchanges",
     "derive/costs": "derive/test_costs derive/test_work_memory derive/test_measure",
     "derive/communication": "communication/test_exchanges",
+    "derive/answers": "claims/test_published_forms",
     "derive/memory": "memory/test_published derive/test_work_memory derive/test_survivors",
     "derive/depth": "derive/test_measure derive/test_survivors derive/test_depth",
     "derive/loops": "derive/test_depth",
@@ -219,7 +220,7 @@ EVERY = """
     derive/test_survivors graphs/test_schemes derive/test_dominance graphs/test_partition graphs/test_ir
     derive/test_costs derive/test_depth derive/test_forms graphs/test_optimizer graphs/test_accumulate graphs/test_ring
     communication/test_traffic communication/test_exchanges communication/test_zero memory/test_saved
-    memory/test_published
+    memory/test_published claims/test_published_forms
 """
 SECONDS = 300
 SURVIVED, STALE = "survived", "the text is not there exactly once"

@@ -16,7 +16,6 @@ from derive.measure import FORWARD, STEP, TRAINING, Question, graph_of, held, la
 from derive.memory import MIXED_COPIES, Widths, elements, group_of, in_bytes, state_terms
 from derive.work import Term, work_terms
 from graphs.blocks.dropout import NONE, USUAL
-from graphs.errors import GraphError
 from graphs.ir import Graph, Node, Value
 from graphs.models.roles import POLICY, UNTIED
 from graphs.ops.contraction import Contraction
@@ -32,6 +31,11 @@ WHOLE_LAYERS = "whole-layers"
 RECOMPUTED = {**{r.value.replace("_", "-"): r for r in Recompute}, WHOLE_LAYERS: Recompute.NONE}
 #: what a parameter can be used for
 USES = ("layers", "gains", "embedding", "unembedding")
+
+
+def scheme_names() -> dict[str, str]:
+    """Schemes by the words for them, but for pipelines, whose ranks do unlike things."""
+    return {name.lower(): name for name, scheme in sorted(schemes().items()) if not scheme.pipeline}
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,9 @@ class Asked:
 
     @property
     def question(self) -> Question:
-        names = {name.lower(): name for name in schemes()}
-        if self.scheme not in names:
-            raise GraphError(f"no scheme is called {self.scheme!r}; choose one of {', '.join(sorted(names))}")
-        if schemes()[names[self.scheme]].pipeline:
-            raise GraphError(f"the ranks of the scheme {self.scheme!r} do unlike things; choose one without a pipeline")
         return Question(
             role=EMBEDDINGS[self.embedding],
-            scheme=names[self.scheme],
+            scheme=scheme_names()[self.scheme],
             recompute=RECOMPUTED[self.recompute],
             copies=self.copies,
             dropout=USUAL if self.dropout else NONE,
@@ -168,7 +167,6 @@ MEASURES: dict[str, Callable[[Asked], Iterator[Part]]] = {
     "training state": _state,
     "volume": _volume,
 }
-WORK = ("forward work", "training work")
 #: measure -> what it depends on besides the embedding
 DEPENDS: dict[str, tuple[str, ...]] = {
     "parameters": (),

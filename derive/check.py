@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from derive import cells, expr
-from derive.asymptotics.problem import Bound, Regime
+from derive.asymptotics.problem import Bound, Domain, Regime
 from derive.cells import SCHEME_TABLES
 from derive.claims import Book, Claim, Scope, load
 from derive.details import explain_correction, explain_verdict
@@ -326,10 +326,7 @@ class _Case:
         named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in costs}
         return {
             "reads": dict(sorted(named.items())),
-            "domain": {
-                "factors": {n: f.text for n, f in sorted(domain.factors.items())},
-                "least": dict(sorted(domain.least.items())),
-            },
+            "domain": domain_json(domain),
             "hypotheses": [bound_json(b) for b in reading.hypotheses],
         }
 
@@ -416,6 +413,11 @@ def _expanded(table: str, instance: cells.Instance, assumptions: Sequence[str]) 
 
 def bound_json(bound: Bound) -> dict[str, str]:
     return {"left": bound.left.text, "right": bound.right.text}
+
+
+def domain_json(domain: Domain) -> dict[str, dict[str, Any]]:
+    factors = {name: f.text for name, f in sorted(domain.factors.items())}
+    return {"factors": factors, "least": dict(sorted(domain.least.items()))}
 
 
 def regime_text(regime: Regime) -> str:

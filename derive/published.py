@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from derive import records
-from derive.answers import CAUSAL, EMBEDDINGS, MEASURES, PER, RECOMPUTED, USES, WORK, Asked
-from derive.claims import KINDS, Claim
+from derive.answers import CAUSAL, DEPENDS, EMBEDDINGS, MEASURES, PER, RECOMPUTED, USES, Asked, scheme_names
+from derive.claims import Claim
 from derive.data import published_folder, published_verdicts_file
 from derive.expr import Expr, free_symbols
 from derive.forms import Form
@@ -25,7 +25,6 @@ from derive.parsing import ParseError
 from derive.records import ClaimError
 from derive.textform import parse_text
 from graphs.errors import GraphError
-from graphs.schemes import schemes
 from graphs.symbols import is_size
 
 #: what a claim says for itself; all else may stand above the claims of a file and hold for all of them
@@ -36,8 +35,8 @@ SHARED_KEYS = frozenset(
         *("recompute", "dropout", "copies", "widths", "leaves_out"),
     }
 )
+KINDS = ("equal", "approx", "leading", "upper")
 CHOICES: dict[str, tuple[str, ...]] = {
-    "measure": tuple(MEASURES),
     "causal": CAUSAL,
     "embedding": tuple(EMBEDDINGS),
     "recompute": tuple(RECOMPUTED),
@@ -112,18 +111,20 @@ def _form(shared: dict[str, Any], own: dict[str, Any], file: Path) -> Published:
 
 
 def _asked(entry: dict[str, Any], place: str) -> Asked:
-    """The question; what counts for its measure and is not said has no default where sources differ."""
-    given: dict[str, Any] = {}
-    for key, allowed in CHOICES.items():
-        if key in entry or key == "measure" or (key == "causal" and entry["measure"] in WORK):
+    """The question; the counting of attention has no default, as sources differ, and nothing idle may be said."""
+    measure = records.one_of(entry.get("measure"), tuple(MEASURES), "measure", place)
+    others = {name for names in DEPENDS.values() for name in names} - {*DEPENDS[measure]}
+    if idle := sorted(others & entry.keys()):
+        raise ClaimError(f"{place}: `{idle[0]}` changes nothing in the {measure}; remove it")
+    given: dict[str, Any] = {"measure": measure}
+    for key, allowed in {**CHOICES, "scheme": tuple(scheme_names())}.items():
+        if key in entry or (key == "causal" and key in DEPENDS[measure]):
             given[key] = records.one_of(entry.get(key), allowed, key, place)
-    if "scheme" in entry:
-        known = tuple(sorted(name.lower() for name, scheme in schemes().items() if not scheme.pipeline))
-        given["scheme"] = records.one_of(entry["scheme"], known, "scheme", place)
-    for key, kind, what in (("dropout", bool, "true or false"), ("copies", int, "a whole number")):
-        if key in entry and type(entry[key]) is not kind:
-            raise ClaimError(f"{place}: `{key}` is {entry[key]!r}; give it {what}")
-        given |= {key: entry[key]} if key in entry else {}
+    for key, kind, what in (("dropout", bool, "true or false"), ("copies", int, "a whole number from 1")):
+        if key in entry:
+            given[key] = entry[key]
+            if type(entry[key]) is not kind or (kind is int and entry[key] < 1):
+                raise ClaimError(f"{place}: `{key}` is {entry[key]!r}; give it {what}")
     return Asked(**given, widths=_widths(_table(entry, "widths", place), place))
 
 

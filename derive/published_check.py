@@ -9,7 +9,7 @@ from derive import expr
 from derive.answers import PER, Part, counted, parts_of
 from derive.asymptotics.problem import Domain
 from derive.cells import Instance
-from derive.check import Cell, bound_json, regime_text
+from derive.check import Cell, bound_json, domain_json, regime_text
 from derive.details import explain_verdict
 from derive.forms import Form, Max, symbol, total
 from derive.measure import Measured
@@ -34,7 +34,7 @@ def check(form: Published) -> Cell:
     instance = Instance(None, form.asked.question, lambda _: Measured(found, ()))
     reading = Reading(instance, (), Measured(found, ()), against, domain, (), judged)
     regime = regime_text(judged.regimes[0]) if judged.regimes else None
-    slack = rest(found, against) if claim.kind != "order" else None
+    slack = rest(found, against)
     return Cell(
         id=claim.id,
         table=claim.table,
@@ -113,7 +113,6 @@ def _contributions(form: Published) -> list[tuple[str, Form]]:
 
 
 def _context(form: Published, domain: Domain) -> dict[str, Any]:
-    factors = {name: f.text for name, f in sorted(domain.factors.items())}
     left = residual(form)
     return {
         "asked": form.asked.said(),
@@ -124,7 +123,7 @@ def _context(form: Published, domain: Domain) -> dict[str, Any]:
         "residual": _text(left) if left else None,
         "made_of": made_of(form),
         "reads": {},
-        "domain": {"factors": factors, "least": dict(sorted(domain.least.items()))},
+        "domain": domain_json(domain),
         "hypotheses": [],
     }
 
