@@ -24,7 +24,8 @@ from queue import Queue
 
 from benchmarks.patches import PATCHES
 from derive.check import Cell, check
-from derive.claims import Book, Claim, ClaimError, load
+from derive.claims import Book, Claim, load
+from derive.records import ClaimError
 from derive.report import record_of
 from tests.judge import Judge, cases_of
 from tests.mutants import KINDS, Mutant, mutants_of, reprinted
@@ -200,6 +201,7 @@ ASKED = {
     "derive/costs/traffic": "communication/test_traffic communication/test_exchanges",
     "derive/costs": "derive/test_costs derive/test_work_memory derive/test_measure",
     "derive/communication": "communication/test_exchanges",
+    "derive/answers": "claims/test_published_forms",
     "derive/memory": "memory/test_published derive/test_work_memory derive/test_survivors",
     "derive/depth": "derive/test_measure derive/test_survivors derive/test_depth",
     "derive/loops": "derive/test_depth",
@@ -218,7 +220,7 @@ EVERY = """
     derive/test_survivors graphs/test_schemes derive/test_dominance graphs/test_partition graphs/test_ir
     derive/test_costs derive/test_depth derive/test_forms graphs/test_optimizer graphs/test_accumulate graphs/test_ring
     communication/test_traffic communication/test_exchanges communication/test_zero memory/test_saved
-    memory/test_published
+    memory/test_published claims/test_published_forms
 """
 SECONDS = 300
 SURVIVED, STALE = "survived", "the text is not there exactly once"

@@ -8,15 +8,16 @@ from functools import partial
 from typing import Any
 
 from derive import cells, expr
-from derive.asymptotics.problem import Bound, Regime
+from derive.asymptotics.problem import Bound, Domain, Regime
 from derive.cells import SCHEME_TABLES, STAGE_TABLES
-from derive.claims import Book, Claim, ClaimError, Scope, load
+from derive.claims import Book, Claim, Scope, load
 from derive.details import explain_correction, explain_verdict
 from derive.expr import Expr, calls
 from derive.forms import Form, Max
 from derive.generation import over_steps, sum_of_steps
 from derive.ledger import FIXED, refuse_fixed
 from derive.readings import Reading, domain_of, hypotheses_of, read, resolve, stands, weakest
+from derive.records import ClaimError
 from derive.reduce import order_argument, order_of_maximum
 from derive.render.typeset import ORDER_TABLES, display
 from derive.verdict import HOLDS, rest
@@ -277,9 +278,9 @@ class _Case:
     def context(self) -> dict[str, Any]:
         table, decided = self.claim.table, self.decided
         bounds = [b for reading in (self.plain, decided) for r in reading.judgement.regimes for b in r.bounds]
-        out: dict[str, Any] = {**self._ties(decided), "regime_bounds": [_bound_json(b) for b in dict.fromkeys(bounds)]}
+        out: dict[str, Any] = {**self._ties(decided), "regime_bounds": [bound_json(b) for b in dict.fromkeys(bounds)]}
         force = dict.fromkeys((*self.plain.hypotheses, *decided.hypotheses))
-        out["hypotheses"] = [_bound_json(b) for b in force]
+        out["hypotheses"] = [bound_json(b) for b in force]
         if self.rescued:
             out["rescued"] = text(display(decided.measured.value), table)
         others = [r for r in self.readings if r is not self.plain]
@@ -298,7 +299,7 @@ class _Case:
             "verdict": judged.verdict,
             "certificate": judged.certificate,
             "witness": judged.witness,
-            "regime_bounds": [_bound_json(b) for r in judged.regimes for b in r.bounds],
+            "regime_bounds": [bound_json(b) for r in judged.regimes for b in r.bounds],
             **self._ties(reading),
         }
 
@@ -308,11 +309,8 @@ class _Case:
         named = {text(c, table): text(resolve(c, self.book, reading.model), table) for c in costs}
         return {
             "reads": dict(sorted(named.items())),
-            "domain": {
-                "factors": {n: f.text for n, f in sorted(domain.factors.items())},
-                "least": dict(sorted(domain.least.items())),
-            },
-            "hypotheses": [_bound_json(b) for b in reading.hypotheses],
+            "domain": domain_json(domain),
+            "hypotheses": [bound_json(b) for b in reading.hypotheses],
         }
 
     def regime(self) -> str | None:
@@ -396,8 +394,13 @@ def _expanded(table: str, instance: cells.Instance, assumptions: Sequence[str]) 
     return None if value is None else text(display(value), table)
 
 
-def _bound_json(bound: Bound) -> dict[str, str]:
+def bound_json(bound: Bound) -> dict[str, str]:
     return {"left": bound.left.text, "right": bound.right.text}
+
+
+def domain_json(domain: Domain) -> dict[str, dict[str, Any]]:
+    factors = {name: f.text for name, f in sorted(domain.factors.items())}
+    return {"factors": factors, "least": dict(sorted(domain.least.items()))}
 
 
 def regime_text(regime: Regime) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -20,6 +19,7 @@ from derive.data import paper_folder
 from derive.expr import Add, Call, Expr, Order, Sum, Sym, add, free_symbols, rebuild, replace, walk
 from derive.latex import parse, parse_definition
 from derive.parsing import ParseError
+from derive.records import ClaimError, entries, one_of, read, refuse_duplicates, refuse_unknown_keys, text, texts
 from graphs.symbols import is_size
 
 KINDS = ("equal", "approx", "leading", "order", "upper")
@@ -32,10 +32,6 @@ TABLE_KEYS = frozenset({"table", "kind", "definitions", "opaque", "not_printed",
 CLAIM_KEYS = frozenset({"id", "row", "column", "kind", "symbol", "latex", "part", "unbound"})
 ASSUMPTION_KEYS = frozenset({"id", "text", "contradicts", "scope"})
 SCOPE_KEYS = frozenset({"origin", "where", "cells"})
-
-
-class ClaimError(ValueError):
-    """The claims or the ledger are not well formed; the message names the file, the id and the mend."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +125,15 @@ def load(folder: Path | None = None) -> Book:
     """The book of a folder of TOML files (the paper's by default)."""
     folder = folder or paper_folder()
     files = sorted(f for f in folder.glob("*.toml") if f.name != LEDGER)
-    tables = [(_read(file), file.name) for file in files]
+    tables = [(read(file), file.name) for file in files]
     claims = [claim for data, name in tables for claim in _claims(data, name)]
-    missing = [
-        cell for data, name in tables for ids in _texts(data, "not_printed", name) for cell in _alternatives(ids)
-    ]
+    missing = [cell for data, name in tables for ids in texts(data, "not_printed", name) for cell in _alternatives(ids)]
     if not claims:
         raise ClaimError(f"{folder}: no claims there, a folder with *.toml files of claims is needed")
     ledger = folder / LEDGER
-    assumptions = list(_assumptions(_read(ledger))) if ledger.exists() else []
-    _refuse_duplicates([*(c.id for c in claims), *missing], f"{folder}: the claim")
-    _refuse_duplicates((a.id for a in assumptions), f"{LEDGER}: the assumption")
+    assumptions = list(_assumptions(read(ledger))) if ledger.exists() else []
+    refuse_duplicates([*(c.id for c in claims), *missing], f"{folder}: the claim")
+    refuse_duplicates((a.id for a in assumptions), f"{LEDGER}: the assumption")
     book = Book({c.id: c for c in claims}, {a.id: a for a in assumptions}, tuple(missing))
     for check in (_scopes_match_cells, _one_scope_per_cell, _contradictions_known):
         check(book)
@@ -148,8 +142,8 @@ def load(folder: Path | None = None) -> Book:
 
 def with_claims(book: Book, file: Path, row: str, cells: Collection[str]) -> Book:
     """The book with a user's claims about one row, which has these cells, in the format of the paper's files."""
-    mine = list(_claims(_read(file), file.name))
-    _refuse_duplicates((c.id for c in mine), f"{file.name}: the claim")
+    mine = list(_claims(read(file), file.name))
+    refuse_duplicates((c.id for c in mine), f"{file.name}: the claim")
     for claim in mine:
         wanted = f"{claim.table}/{row}/{claim.column}"
         if wanted not in cells or claim.id != wanted:
@@ -168,19 +162,10 @@ def _alternatives(ids: str) -> list[str]:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ClaimError(f"{file}: cannot be read ({error.strerror}); name a TOML file of claims") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ClaimError(f"{file.name}: not valid TOML ({error}); mend it or name another file") from None
-
-
 def _claims(data: dict[str, Any], file: str) -> Iterator[Claim]:
-    _refuse_unknown_keys(data, TABLE_KEYS, file)
-    definitions = [_definition(text, file) for text in _texts(data, "definitions", file)]
-    for entry in _entries(data, "claim", file):
+    refuse_unknown_keys(data, TABLE_KEYS, file)
+    definitions = [_definition(text, file) for text in texts(data, "definitions", file)]
+    for entry in entries(data, "claim", file):
         yield _claim(entry, data, definitions, file)
 
 
@@ -192,22 +177,22 @@ def _definition(text: str, file: str) -> tuple[str | Call, Expr]:
 
 
 def _claim(entry: dict[str, Any], table: dict[str, Any], definitions: list[Definition], file: str) -> Claim:
-    name = _text(entry, "id", file)
+    name = text(entry, "id", file)
     place = f"{file}, {name}"
-    _refuse_unknown_keys(entry, CLAIM_KEYS, place)
+    refuse_unknown_keys(entry, CLAIM_KEYS, place)
     row, column = _row_and_column(entry, name, place)
-    printed = _text(entry, "latex", place)
+    printed = text(entry, "latex", place)
     whole = _parsed(printed, place)
-    expr = _part(whole, _one_of(entry["part"], PARTS, "part", place), place) if "part" in entry else whole
-    corrected = _corrected(expr, whole, _text(entry, "unbound", place), place) if "unbound" in entry else None
+    expr = _part(whole, one_of(entry["part"], PARTS, "part", place), place) if "part" in entry else whole
+    corrected = _corrected(expr, whole, text(entry, "unbound", place), place) if "unbound" in entry else None
     _symbols_are_bound(corrected or expr, place)
-    kind = _one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
+    kind = one_of(entry.get("kind", table.get("kind")), KINDS, "kind", place)
     _order_says_so(expr, kind, place)
     for short, long in definitions:
         expr = spelled_out(expr, short, long) if isinstance(short, Call) else replace(expr, long, Sym(short))
     return Claim(
         id=name,
-        table=_text(table, "table", file),
+        table=text(table, "table", file),
         row=row,
         column=column,
         kind=kind,
@@ -259,7 +244,7 @@ def _about(expr: Expr, models: tuple[str, ...]) -> Expr:
 def _row_and_column(entry: dict[str, Any], name: str, place: str) -> tuple[str, str]:
     """The printed headings: given, or the second and third part of the id."""
     if "row" in entry or "column" in entry:
-        return _text(entry, "row", place), _text(entry, "column", place)
+        return text(entry, "row", place), text(entry, "column", place)
     parts = name.split("/")
     if len(parts) != 3:
         raise ClaimError(f"{place}: an id of the form table/row/column is needed where row and column are not given")
@@ -281,64 +266,24 @@ def _symbol(latex: str, place: str) -> Call:
 
 
 def _assumptions(data: dict[str, Any]) -> Iterator[Assumption]:
-    _refuse_unknown_keys(data, frozenset({"assumption"}), LEDGER)
-    for entry in _entries(data, "assumption", LEDGER):
-        name = _text(entry, "id", LEDGER)
+    refuse_unknown_keys(data, frozenset({"assumption"}), LEDGER)
+    for entry in entries(data, "assumption", LEDGER):
+        name = text(entry, "id", LEDGER)
         place = f"{LEDGER}, {name}"
-        _refuse_unknown_keys(entry, ASSUMPTION_KEYS, place)
-        scopes = tuple(_scope(s, place) for s in _entries(entry, "scope", place))
-        yield Assumption(name, _text(entry, "text", place), scopes, _texts(entry, "contradicts", place))
+        refuse_unknown_keys(entry, ASSUMPTION_KEYS, place)
+        scopes = tuple(_scope(s, place) for s in entries(entry, "scope", place))
+        yield Assumption(name, text(entry, "text", place), scopes, texts(entry, "contradicts", place))
 
 
 def _scope(entry: dict[str, Any], place: str) -> Scope:
-    _refuse_unknown_keys(entry, SCOPE_KEYS, place)
+    refuse_unknown_keys(entry, SCOPE_KEYS, place)
     cells = entry.get("cells")
     if not isinstance(cells, list) or not cells or not all(isinstance(c, str) for c in cells):
         raise ClaimError(f"{place}: `cells` must be a list of patterns such as V/*/Work")
-    return Scope(_one_of(entry.get("origin"), ORIGINS, "origin", place), _text(entry, "where", place), tuple(cells))
+    return Scope(one_of(entry.get("origin"), ORIGINS, "origin", place), text(entry, "where", place), tuple(cells))
 
 
 # -- named invariants -------------------------------------------------------------------------------------------------
-def _entries(data: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
-    entries = data.get(key)
-    if not isinstance(entries, list) or not entries or not all(isinstance(e, dict) for e in entries):
-        raise ClaimError(f"{place}: has no list of {key} entries")
-    return entries
-
-
-def _text(entry: dict[str, Any], key: str, place: str) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise ClaimError(f"{place}: `{key}` is missing or is not text")
-    return value
-
-
-def _texts(entry: dict[str, Any], key: str, place: str) -> tuple[str, ...]:
-    value = entry.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise ClaimError(f"{place}: `{key}` must be a list of texts")
-    return tuple(value)
-
-
-def _one_of(value: object, allowed: tuple[str, ...], key: str, place: str) -> str:
-    if value not in allowed:
-        raise ClaimError(f"{place}: {key} {value!r} is not one of {', '.join(allowed)}")
-    return str(value)
-
-
-def _refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], place: str) -> None:
-    if unknown := sorted(entry.keys() - known):
-        raise ClaimError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
-
-
-def _refuse_duplicates(names: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ClaimError(f"{what} id {name!r} occurs twice; remove one")
-        seen.add(name)
-
-
 def _symbols_are_bound(expr: Expr, place: str) -> None:
     loose = sorted(s for s in free_symbols(expr) if not is_size(s))
     if loose:

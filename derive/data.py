@@ -24,6 +24,14 @@ def templates_folder() -> Path:
     return data_root() / "templates"
 
 
+def published_folder() -> Path:
+    return data_root() / "published"
+
+
+def published_verdicts_file() -> Path:
+    return published_folder() / "verdicts.toml"
+
+
 def verdicts_file() -> Path:
     return data_root() / "verdicts.toml"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from derive import cells, expr
+from derive import cells, expr, published, published_check
 from derive.check import check, foundations, in_force
 from derive.claims import load
 from derive.render.typeset import display
@@ -12,7 +12,10 @@ from derive.workers import for_each
 
 
 def explanation(cell: str) -> dict[str, Any]:
-    """The cell's record, its contributions and the assumptions in force, as plain data."""
+    """The cell's record, its contributions and the assumptions in force, as plain data; or a published form's."""
+    if cell in published.load():
+        found = published_check.check(published.load()[cell])
+        return {k: v for k, v in found.json().items() if k != "certificate"}
     instances = cells.instances(cell)
     found = check(cell)
     book = load()
@@ -34,7 +37,29 @@ def to_text(data: dict[str, Any]) -> str:
     lines += [
         f"  {label:<8} {data[key]}" for label, key in [*rows, ("slack", "slack"), ("regime", "regime")] if data.get(key)
     ]
-    lines += ["", "  made of"]
+    return "\n".join(lines + (_of_a_form(data) if "residual" in data else _of_a_cell(data))) + "\n"
+
+
+def _of_a_form(data: dict[str, Any]) -> list[str]:
+    """The residual with what contributes to each of its terms, and where the form is printed."""
+    lines = ["", f"  residual {data['residual'] or 'none'}"]
+    for term in data["made_of"]:
+        lines.append(f"    {term['term']}")
+        width = max(len(p["from"]) for p in term["of"])
+        lines += [f"      {p['from']:<{width}}  {p['amount']}" for p in term["of"]]
+    spoken = f"; it leaves out {', '.join(data['leaves_out'])}" if data["leaves_out"] else ""
+    per = "" if data["per"] == "batch" else f" per {data['per']}"
+    asked = ", ".join(f"{key} {value}" for key, value in data["asked"].items())
+    return [
+        *lines,
+        "",
+        f"  of        {data['column']}{per}: {asked}{spoken}",
+        f"  source    {data['source']}, {data['place']}",
+    ]
+
+
+def _of_a_cell(data: dict[str, Any]) -> list[str]:
+    lines = ["", "  made of"]
     width = max((len(p["from"]) for p in data["parts"]), default=0)
     lines += [f"    {p['from']:<{width}}  {p['contributes']}" for p in data["parts"]]
     if data["witness"]:
@@ -45,7 +70,7 @@ def to_text(data: dict[str, Any]) -> str:
         mark = " (the verdict leans on it)" if a["id"] in data["implied"] else ""
         place = "" if a["origin"] == "implied" else f": {a['where']}"
         lines.append(f"    {a['id']}: {a['text']} [{a['origin']}{place}]{mark}")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def ledger_report(jobs: int = 1) -> dict[str, Any]:

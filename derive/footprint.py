@@ -9,7 +9,7 @@ from typing import Any
 from derive import expr
 from derive.forms import Form, Max, total
 from derive.interchange import from_sympy
-from derive.measure import Question, gather, graph_of, held
+from derive.measure import Question, gather, graph_of, held, layers_of
 from derive.memory import Widths, group_of, in_bytes
 from derive.render.typeset import display
 from derive.units import BYTES, ELEMENTS, Quantity
@@ -51,10 +51,7 @@ class Footprint:
 def footprint(q: Question, widths: Widths | None = None) -> Footprint:
     """In bytes where the width of every group is given, else in elements."""
     terms = held(q) if widths is None else [in_bytes(t, widths) for t in held(q)]
-    extents = {n.op.axis.extent for n in graph_of(q).nodes if isinstance(n.op, Repeat)}
-    if len(extents) != 1:
-        raise GraphError("a layer's share needs all loops of the model to run equally often; ask for the terms instead")
-    return Footprint(q, ELEMENTS if widths is None else BYTES, tuple(terms), from_sympy(extents.pop()))
+    return Footprint(q, ELEMENTS if widths is None else BYTES, tuple(terms), layers_of(q))
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Juxtaposition is a product, ``K(S+T)`` included; only ``\log``, ``\max``, ``\min
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 
@@ -73,7 +74,7 @@ _SUM: /\\sum(?![A-Za-z])/
 _ORDER: /O|\\mathcal\{O\}/
 EXTREMUM: /\\(max|min)(?![A-Za-z])/
 COST.2: /[CDM](?=\s*_)/
-GREEK: /\\(pi|theta|varphi|phi|psi|alpha|beta)(?![A-Za-z])/
+GREEK: /\\(pi|theta|varphi|phi|psi|Psi|alpha|beta)(?![A-Za-z])/
 TEXT: /\\(text|textrm|mathrm|mathit|operatorname)\s*\{\s*[A-Za-z]+\s*\}/
 LETTER: /[A-NP-Za-z]/
 NUMBER: /\d+(\.\d+)?/
@@ -110,12 +111,15 @@ def _parser() -> Lark:
     return Lark(GRAMMAR, start=starts, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def parse(latex: str) -> Expr:
-    """The expression that the LaTeX prints; `ParseError` says in one sentence what is wrong and where."""
+def parse(latex: str, letters: Mapping[str, str] | None = None) -> Expr:
+    """The expression that the LaTeX prints; `ParseError` says in one sentence what is wrong and where.
+
+    ``letters`` are the sizes that a source's own names stand for, such as ``d`` for ``d_model``.
+    """
     check_limits(latex, BRACKETS, MAX_LENGTH)
     if latex.count("\\sum") > MAX_SUMS:
         raise ParseError(f"the expression has more than {MAX_SUMS} sums")
-    result: Expr = run(_parser(), latex, "sum_", _Build(latex), WORDS)
+    result: Expr = run(_parser(), latex, "sum_", _Build(latex, letters), WORDS)
     return result
 
 
@@ -132,9 +136,9 @@ class _Bare(Log):
 
 @v_args(inline=True)
 class _Build(Transformer[Token, Expr]):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, letters: Mapping[str, str] | None = None) -> None:
         super().__init__()
-        self.text = text
+        self.text, self.letters = text, letters or {}
 
     def _refuse(self, message: str, where: Token | Meta) -> ParseError:
         return ParseError(message.format(shown(self.text, where.start_pos or 0)))
@@ -268,7 +272,8 @@ class _Build(Transformer[Token, Expr]):
     def name(self, head: Token, subscript: tuple[str, ...] = ()) -> str:
         parts = [MODEL_TOKENS.get(p, p.lstrip("\\")) for p in subscript]
         parts.sort(key=lambda p: p in PER_MODEL)
-        return check_name("_".join([head.lstrip("\\"), *parts]), self.text, head.start_pos or 0)
+        name = "_".join([head.lstrip("\\"), *parts])
+        return check_name(self.letters.get(name, name), self.text, head.start_pos or 0)
 
     def model(self, head: Token, subscript: tuple[str, ...] = ()) -> str:
         key = "_".join([str(head), *(p.lstrip("\\") for p in subscript)])

@@ -17,11 +17,13 @@ from derive.depth import Arrival, DepthRule, as_max, depth
 from derive.domains import factors_of
 from derive.dominance import Factors, as_factors, below_any
 from derive.forms import Form, Max, symbol, total
+from derive.interchange import from_sympy
 from derive.memory import ADAM_COPIES, Widths, in_bytes, saved_terms, state_terms
 from derive.work import Term, work_terms
 from graphs.axes import Role
 from graphs.blocks.decoder import DENSE, PLAIN, Attention, FeedForward
 from graphs.blocks.dropout import NONE
+from graphs.errors import GraphError
 from graphs.ir import Graph, Node
 from graphs.models.roles import POLICY, ModelRole, forward
 from graphs.ops.repeat import Repeat
@@ -127,6 +129,14 @@ def held(q: Question) -> list[Term]:
     graph = graph_of(replace(q, model=PAPER))  # what is kept does not depend on how operations are counted
     saved = [t for t in saved_terms(graph, _seen(q)) if t.in_loop or t.role is Role.PARAMETER or not q.blocks_only]
     return [*state_terms(graph, schemes()[q.scheme], q.copies), *saved]
+
+
+def layers_of(q: Question) -> Form:
+    """How many layers a rank has."""
+    extents = {n.op.axis.extent for n in graph_of(q).nodes if isinstance(n.op, Repeat)}
+    if len(extents) != 1:
+        raise GraphError("a layer's share needs all loops of the model to run equally often; ask for the terms instead")
+    return from_sympy(extents.pop())
 
 
 def memory(q: Question, widths: Widths | None = None) -> Measured:

@@ -11,12 +11,13 @@ from functools import lru_cache
 
 from derive import cells, expr
 from derive.asymptotics.problem import Bound, Domain, Regime, as_max
-from derive.claims import Book, Claim, ClaimError
+from derive.claims import Book, Claim
 from derive.expr import Call, Expr
 from derive.forms import Form, Max, symbol
 from derive.ledger import FACTS, HYPOTHESES, narrowed, under
 from derive.measure import Measured
 from derive.normal import named_costs, single_form, to_form
+from derive.records import ClaimError
 from derive.render.typeset import with_m
 from derive.sums import without_sums
 from derive.textform import parse_text

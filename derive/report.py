@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from derive.check import Cell
 from derive.files import write_atomically
 from derive.verdict import VERDICTS
 
-PAPER = "arXiv:2608.27046v1"
-CONVENTIONS = {"log": "log2", "dot_product": "2k", "causal": "half"}
+CONVENTIONS = {"log": "log2", "dot_product": "2k"}
+ABOUT_THE_PAPER = {"paper": "arXiv:2608.27046v1", "conventions": CONVENTIONS | {"causal": "half"}}
+#: a published form says itself how attention is counted
+ABOUT_PUBLISHED_FORMS = {"conventions": CONVENTIONS}
 SCHEMA = 1
 EXACT_IN_JSON = 2**53
 
@@ -22,15 +24,9 @@ class RecordError(ValueError):
     """The recorded verdicts cannot be read or written; one sentence."""
 
 
-def report(cells: Sequence[Cell]) -> dict[str, Any]:
+def report(cells: Sequence[Cell], about: Mapping[str, Any] = ABOUT_THE_PAPER) -> dict[str, Any]:
     summary = {v: sum(c.verdict == v for c in cells) for v in VERDICTS}
-    return {
-        "cells": [safe(c.json()) for c in cells],
-        "schema": SCHEMA,
-        "paper": PAPER,
-        "conventions": CONVENTIONS,
-        "summary": summary,
-    }
+    return {"cells": [safe(c.json()) for c in cells], "schema": SCHEMA, **about, "summary": summary}
 
 
 def safe(value: Any) -> Any:
@@ -67,6 +63,8 @@ def record_of(cell: Cell) -> dict[str, str]:
         out["weakest"] = cell.weakest
     if cell.slack:
         out["slack"] = cell.slack
+    if cell.context and cell.context.get("residual"):
+        out["residual"] = cell.context["residual"]
     if cell.directions:
         out["directions"] = ", ".join(cell.directions)
     if cell.implied:

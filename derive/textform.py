@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from lark import Lark, Token, Transformer, v_args
@@ -60,10 +61,13 @@ def _parser() -> Lark:
     return Lark(GRAMMAR, start=["sum_"], parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def parse_text(text: str) -> Expr:
-    """The expression that the text form says; `ParseError` says in one sentence what is wrong and where."""
+def parse_text(text: str, letters: Mapping[str, str] | None = None) -> Expr:
+    """The expression that the text form says; `ParseError` says in one sentence what is wrong and where.
+
+    ``letters`` are the sizes that a source's own names stand for, such as ``d`` for ``hidden_dim``.
+    """
     check_limits(text, BRACKETS, MAX_LENGTH)
-    result: Expr = run(_parser(), text, "sum_", _Build(text), WORDS)
+    result: Expr = run(_parser(), text, "sum_", _Build(text, letters), WORDS)
     return result
 
 
@@ -75,9 +79,9 @@ class _Range(tuple[str, Expr, Expr]):
 
 @v_args(inline=True)
 class _Build(Transformer[Token, Expr]):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, letters: Mapping[str, str] | None = None) -> None:
         super().__init__()
-        self.text = text
+        self.text, self.letters = text, letters or {}
 
     def addition(self, *terms: Expr) -> Expr:
         return ex.add(*terms)
@@ -107,7 +111,7 @@ class _Build(Transformer[Token, Expr]):
     def symbol(self, token: Token) -> Expr:
         if token in WITHOUT_MODEL:
             return Call(str(token), ())
-        return Sym(check_name(str(token), self.text, token.start_pos or 0))
+        return Sym(check_name(self.letters.get(str(token), str(token)), self.text, token.start_pos or 0))
 
     def call(self, name: Token, model: Token) -> Expr:
         if model not in MODELS:

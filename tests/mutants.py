@@ -41,11 +41,16 @@ LOG_TERMS = ("1", "log(d)", "log(V)", "L", "L*log(h)", "L*log(m)*log(d)")
 INNER = ("m", "d", "h*d_ff", "d**3")
 
 
+def perturbations(claim: Claim) -> Iterator[Mutant]:
+    """Every single-place perturbation of what a claim prints, those of no effect too."""
+    return _mutants(claim.expr, _pool(claim), in_log=False)
+
+
 def mutants_of(claim: Claim, book: Book, per_kind: int = 1_000) -> list[Mutant]:
     """Distinct perturbations of a cell, at most so many of each kind: none has the value of the cell or of another."""
     known = {_key(claim, book)}
     found: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
-    every = list(_mutants(claim.expr, _pool(claim), in_log=False))
+    every = list(perturbations(claim))
     random.Random(claim.id).shuffle(every)
     for mutant in every:
         if len(found[mutant.kind]) == per_kind:

@@ -12,8 +12,9 @@ from derive.asymptotics.checker import check_cell
 from derive.asymptotics.problem import Domain
 from derive.cells import cell_ids
 from derive.check import Cell, check, check_all
-from derive.claims import Book, ClaimError, load
+from derive.claims import Book, load
 from derive.forms import Max, symbol
+from derive.records import ClaimError
 from derive.report import safe as as_json
 from derive.verdict import HOLDS, judge
 from graphs.errors import GraphError

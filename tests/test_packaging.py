@@ -43,14 +43,17 @@ def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_wheel_carries_claims_templates_and_the_record(installed: Path) -> None:
     data = installed / "derive" / "data"
-    assert {p.name for p in (data / "paper").glob("*.toml")} == {p.name for p in (ROOT / "tables/paper").glob("*.toml")}
+    for folder in ("paper", "published"):
+        files = {p.name for p in (ROOT / "tables" / folder).glob("*.toml")}
+        assert {p.name for p in (data / folder).glob("*.toml")} == files
     assert list((data / "templates").glob("*.jinja"))
     assert (data / "verdicts.toml").exists()
 
 
 def test_an_installed_check_agrees_with_the_record(installed: Path) -> None:
-    done = run(installed, "check", "--table", "III")
-    assert (done.returncode, done.stderr) == (0, "")
+    for words in (["--table", "III"], ["--published"]):
+        done = run(installed, "check", *words)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_installed_tables_needs_a_folder_to_write_to(installed: Path, tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import click
 
 from derive.commands.options import (
     AS_JSON,
-    DIFFERS,
     MODEL,
     RECOMPUTE,
     SCHEME_HELP,
@@ -113,23 +111,6 @@ def memory(
 
 
 @click.command()
-@AS_JSON
-@one_sentence_errors
-def published(as_json: bool) -> None:
-    """Compare published forms of memory and volume with what the graphs give, and print what is between them.
-
-    Exit 1 where a form leaves out more than it says it does.
-    """
-    from derive import published, published_volumes
-    from derive.report import to_json
-
-    held, moved = published.compared(), published_volumes.compared()
-    text = f"{published.to_text(held)}\n{published_volumes.to_text(moved)}"
-    click.echo(to_json({"published": [*held, *moved]}) if as_json else text, nl=False)
-    sys.exit(DIFFERS if any(row["unexplained"] != "0" for row in (*held, *moved)) else 0)
-
-
-@click.command()
 @click.argument("schedule")
 @click.option("--stages", type=int, required=True, help="Ranks of the pipeline, P_p.")
 @click.option("--micro-batches", type=int, required=True, help="Micro-batches in a step, n_mb.")
@@ -186,6 +167,5 @@ def pipeline(
 COMMANDS = (
     communication,
     memory,
-    published,
     pipeline,
 )

@@ -108,8 +108,8 @@ def one_sentence_errors(command: F) -> F:
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from derive.claims import ClaimError
         from derive.parsing import ParseError
+        from derive.records import ClaimError
         from derive.report import RecordError
         from graphs.errors import GraphError
 

@@ -34,7 +34,7 @@ def export_smt(file: Path, out: Path) -> None:
     """
     from derive.asymptotics.smtlib import write
     from derive.asymptotics.smtterms import ExportError
-    from derive.claims import ClaimError
+    from derive.records import ClaimError
 
     try:
         click.echo(f"{write(file, out)} scripts in {out}")

@@ -140,8 +140,9 @@ def check_scheme(
     """Print the row of one scheme, as derived or, where there are claims, as judged; the exit code."""
     from derive.cells import row_ids
     from derive.check import check_row
-    from derive.claims import ClaimError, load, with_claims
+    from derive.claims import load, with_claims
     from derive.options import tried
+    from derive.records import ClaimError
     from derive.report import report, to_json
 
     if scheme is None:

@@ -35,6 +35,12 @@ def unembedding(build: Builder, x: Value, _sizes: Sizes) -> Value:
     return build.add(Contraction(("b", "s", "v")), x, Value("W_e"), name="unembedding")[0]
 
 
+def own_unembedding(build: Builder, x: Value, sizes: Sizes) -> Value:
+    """Logits of every position through a table of their own."""
+    table = build.input("W_u", sizes.tensor("v c", Role.PARAMETER))
+    return build.add(Contraction(("b", "s", "v")), x, table, name="unembedding")[0]
+
+
 def value_head(build: Builder, x: Value, sizes: Sizes) -> Value:
     """One number per token."""
     w = build.input("w_value", sizes.tensor("c", Role.PARAMETER))
@@ -75,10 +81,11 @@ class ModelRole:
     @property
     def generates(self) -> bool:
         """Does it choose tokens of a vocabulary?"""
-        return LOGITS in self.ends
+        return LOGITS in self.ends  # generation is built with a tied unembedding
 
 
 POLICY = ModelRole("policy", (LOGITS,))
+UNTIED = ModelRole("untied policy", (End("out", own_unembedding, cross_entropy=True),))
 REFERENCE = ModelRole("reference", (LOGITS,))
 REWARD = ModelRole("reward", (End("out", reward_head),))
 VALUE = ModelRole("value", (End("out", value_head),))

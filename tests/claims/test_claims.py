@@ -5,11 +5,12 @@ from collections import Counter
 import pytest
 
 from derive.cells import cell_ids
-from derive.claims import ClaimError, load
+from derive.claims import load
 from derive.expr import calls, text
 from derive.latex import parse
 from derive.normal import to_form
 from derive.readings import order_to_value
+from derive.records import ClaimError
 from derive.render.printer import latex
 from derive.sums import without_sums
 

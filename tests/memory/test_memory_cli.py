@@ -1,4 +1,4 @@
-"""The commands memory and published: what they print, as text and as JSON, and one sentence for bad input."""
+"""The command memory: what it prints, as text and as JSON, and one sentence for bad input."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from derive import cli, published, published_volumes
+from derive import cli
 from derive.commands.options import ACCUMULATED, GATHERED, MODELS, RECOMPUTES
-from derive.forms import symbol
 from derive.normal import single_form
 from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
@@ -123,34 +122,3 @@ def test_the_words_of_the_command_are_those_of_the_graphs() -> None:
     assert (GATHERED, ACCUMULATED) == (scheme.GATHERED, scheme.ACCUMULATED)
     assert {name.partition("-")[0] for name in MODELS} == set(ROLES) - {"reference"}
     assert {name.partition("-")[2] or "dense" for name in MODELS} == set(FEED_FORWARDS)
-
-
-def test_published_prints_every_form_with_its_residual() -> None:
-    code, out, err = run("published")
-    assert (code, err) == (0, "")
-    forms = [*(f.name for f in published.FORMS), *(f"volume, {f.name}" for f in published_volumes.FORMS)]
-    assert out.count("  residual  ") == len(forms)
-    code, as_json, _ = run("published", "--json")
-    rows = json.loads(as_json)["published"]
-    assert [r["name"] for r in rows] == forms
-    assert {r["unexplained"] for r in rows} == {"0"}
-
-
-def test_a_volume_is_given_as_a_multiple_of_the_parameters_where_it_is_one() -> None:
-    rows = {r["name"]: r for r in published_volumes.compared()}
-    times = single_form(parse_text(rows["volume, ZeRO-3 with micro-batches"]["multiple"]))
-    assert times == single_form(parse_text("3*n_mb*(P_d - 1)/P_d"))
-    two = single_form(parse_text("L*d + V"))
-    factor = single_form(parse_text("3 - 1/P_d"))
-    assert published_volumes.multiple(factor * two, two) == factor
-    assert published_volumes.multiple(factor * two + symbol("V"), two) is None
-
-
-def test_a_published_form_that_is_not_explained_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    wrong = replace(published.FORMS[0], form="B*m*d*34")
-    monkeypatch.setattr(published.compared, "__defaults__", ((wrong,),))
-    code, out, _ = run("published")
-    assert code == 1
-    assert "beyond it 5*B*m**2*h" in out

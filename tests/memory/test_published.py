@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,11 +10,8 @@ from derive.footprint import Footprint, footprint
 from derive.forms import Form, symbol, total
 from derive.memory import Widths
 from derive.options import asked, holding, widths_of
-from derive.published import FORMS, PARAMETER, Published, compare, compared, to_text
-from graphs.transforms.backward import Recompute
 
 B, m, L, d, h, V, P_t, P_d = (symbol(n) for n in ("B", "m", "L", "d", "h", "V", "P_t", "P_d"))
-NAMED = {f.name: f for f in FORMS}
 
 
 def layer(scheme: str = "none", recompute: str = "none") -> Footprint:
@@ -145,59 +141,3 @@ ONE = Form.constant(1)
 )
 def test_state_in_bytes_of_a_parameter(scheme: str, gradients: int, per_parameter: Form) -> None:
     assert state(scheme, gradients) == PSI * per_parameter
-
-
-def per_parameter(name: str) -> Form:
-    return compare(NAMED[f"state, {name}"]).derived
-
-
-@pytest.mark.parametrize(
-    ("name", "gigabytes"), [("no ZeRO", "120"), ("ZeRO-1", "31.406"), ("ZeRO-2", "16.641"), ("ZeRO-3", "1.875")]
-)
-def test_a_model_of_7_5_billion_parameters_on_64_ranks(name: str, gigabytes: str) -> None:
-    found = 7_500_000_000 * per_parameter(name).evaluate({"P_d": 64}) / 10**9
-    assert round(found, 3) == Fraction(gigabytes)
-
-
-def test_the_second_stage_keeps_no_whole_gradient() -> None:
-    """An old estimator gave 31.875 GB, with whole gradients and weights."""
-    wrong = 4 * ONE + 16 * P_d**-1
-    assert 7.5 * float(wrong.evaluate({"P_d": 64})) == 31.875
-    assert per_parameter("ZeRO-2") - wrong == -2 * ONE - 2 * P_d**-1
-
-
-def test_a_distributed_optimizer_on_eight_ranks_keeps_seven_and_a_half_bytes() -> None:
-    assert per_parameter("Megatron, distributed optimizer").evaluate({"P_d": 8}) == Fraction("7.5")
-    assert per_parameter("Megatron").evaluate({}) == 18
-
-
-# -- the comparison itself --------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("published", FORMS, ids=lambda f: f.name)
-def test_every_published_form_is_derived_but_for_the_terms_it_leaves_out(published: Published) -> None:
-    found = compare(published)
-    assert not found.unexplained
-    assert bool(found.residual) == bool(published.leaves_out)
-    assert published.value == found.derived - total(amount for _, amount in found.left_out)
-
-
-@pytest.mark.parametrize("published", FORMS, ids=lambda f: f.name)
-def test_a_form_that_is_off_by_a_term_is_not_explained(published: Published) -> None:
-    extra = "B*m*d" if published.of != PARAMETER else "1/P_d"
-    assert compare(replace(published, form=f"{published.form} + {extra}")).unexplained
-
-
-def test_the_wrong_recomputation_is_not_explained() -> None:
-    wrong = replace(NAMED["activations, tensor and sequence"], recompute=Recompute.SELECTIVE)
-    assert compare(wrong).unexplained == -5 * B * h * m**2 / P_t
-
-
-def test_the_residual_is_printed_with_the_terms_it_is_made_of() -> None:
-    text = to_text(compared([NAMED["activations, tensor and sequence"]]))
-    assert "residual  16*B*m/P_t" in text
-    for part in ("norm_1[1]", "norm_1[2]", "norm_2[1]", "norm_2[2]"):
-        assert f"blocks/{part} 4*B*m/P_t" in text
-
-
-def test_widths_other_than_the_usual_ones_are_printed() -> None:
-    assert "  bytes of gradients 4\n" in to_text(compared([NAMED["state, Megatron"]]))
-    assert "bytes of" not in to_text(compared([NAMED["state, ZeRO-1"]]))
