@@ -56,7 +56,7 @@ def iso_compute(
     """
     name, values = over
     if missing := sorted(cost.symbols - {name, solve_for} - given.keys()):
-        raise GraphError(f"no value for {missing[0]}; give one with --set {missing[0]}=NUMBER")
+        raise GraphError(f"no value for {', '.join(missing)}; give one with --set {missing[0]}=NUMBER")
     if solve_for not in cost.symbols or any(dict(m).get(solve_for, 0) < 0 for m in cost.terms):
         raise GraphError(f"the cost does not grow with {solve_for}; solve for another size")
     known = {n: Fraction(v) for n, v in given.items() if n in cost.symbols}

@@ -25,7 +25,7 @@ from derive.measure import FORWARD, Question, backward_depth, forward_depth, gat
 from derive.memory import state_terms
 from graphs.errors import GraphError
 from graphs.models.roles import ACTOR_CRITIC, POLICY, REFERENCE, REWARD, VALUE
-from graphs.schemes import schemes
+from graphs.schemes import cuts, schemes
 from graphs.sizes import Sizes
 from graphs.stages.stage import SHARED, Invocation, Pass
 
@@ -45,8 +45,8 @@ DEPTH = {
 }
 PER_TOKEN = frozenset({Pass.FORWARD, Pass.BACKWARD})
 INFERENCE, ACTIVATIONS, CACHE, WEIGHTS, SHADOW = "M_Inf", "M_Act", "M_KV", "params", "M_sh"
-#: schemes that change the depth of a pass; the others cut storage, samples or layers and leave the critical path whole
-SUPERSCRIPTS = {"tensor": "TP"}
+#: what changes the depth of a pass, in any scheme that has it; cutting storage, samples or layers leaves it whole
+SUPERSCRIPTS = {"Tensor": "TP"}
 #: model -> the sizes it has and the role it plays; the reference is built like the policy, a shared one has two heads
 MODELS = {
     "pi": ("pi", POLICY),
@@ -130,7 +130,8 @@ class Blocks:
         """Critical path of all its trips, one after the other; that of prefill is charged to decoding."""
         if node.run is Pass.PREFILL:
             return Max.of(Form.constant(0))
-        marks = [SUPERSCRIPTS[s] for s in used if s in SUPERSCRIPTS]
+        cut = frozenset[tuple[str, str]]().union(*(cuts(name) for name in used))
+        marks = [mark for name, mark in SUPERSCRIPTS.items() if cuts(name) <= cut]
         name = "_".join([DEPTH[node.run], *marks])
         return self.cost(name, model, from_sympy(node.sequences)).scale(from_sympy(node.trips))
 

@@ -83,7 +83,7 @@ _PLUS: "+"
 MINUS: "-"
 SIGN: "+"
 SLASH: "/"
-SPACE: /\s+|\\[!,;:> ]|~|\\(quad|qquad|limits|allowbreak)(?![A-Za-z])|&/
+SPACE: /\s+|\\[!,;:> ]|~|\\(quad|qquad|limits|allowbreak|nobreak)(?![A-Za-z])|&/
 %ignore SPACE
 """
 

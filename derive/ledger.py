@@ -136,6 +136,8 @@ FIXED = {
     "between-passes": "no other instant is measured",
     "experts-per-rank": "the longest row of a split expert axis is counted under it",
     "canonical-architecture": "the graphs are built for it",
+    "critic-snapshot": "the placement's declaration has its critic assess with it",
+    "whole-models-in-a-group": "the graph of stages knows models, not the ranks of a group",
     "invocations-only": "the graph of stages has costs for model invocations alone",
     "ep-replicates-tokens": "the scheme of the row Expert keeps all tokens on every rank",
     "ep-partitions-tokens": "the scheme of the row 5D shares out the sequences over P_e",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
+from decimal import Decimal, InvalidOperation
 
 from derive.cells import refuse_other_schemes
 from derive.claims import load
@@ -104,6 +105,17 @@ def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]
     if not all(n.isascii() and n.isdigit() and int(n) for n in values):
         raise GraphError(f"{word!r}: a size is a positive integer; write a whole number from 1, such as {name}=8")
     return name, [int(n) for n in values]
+
+
+def parse_count(text: str) -> int:
+    """A positive whole number, also as ``1e21``; GraphError for anything else."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal(0)
+    if not value.is_finite() or not 1 <= value < Decimal("1e100") or value != int(value):
+        raise GraphError(f"{text!r} is no positive whole number below 1e100; write one such as 1e21")
+    return int(value)
 
 
 def parse_numbers(words: Iterable[str], allowed: tuple[str, ...]) -> dict[str, int]:

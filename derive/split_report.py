@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from derive.budget import iso_compute, split
+from derive.forms import symbol
 from derive.options import parse_sizes, parse_values
 from derive.placements import StageQuestion
 from derive.stage_report import shown
@@ -25,13 +26,16 @@ def split_report(
     }
     if budget is None:
         return out
-    if budget < 1:
-        raise GraphError(f"a budget of {budget} operations buys nothing; give a positive number")
-    name, values = parse_values(over)
-    known = parse_sizes(given, found.total.symbols)
-    if {"S", "T"} <= known.keys():
-        known.setdefault("m", known["S"] + known["T"])
-    points = iso_compute(found.total, budget, (name, values), solve_for, known)
+    cost = found.total.substitute({"m": symbol("S") + symbol("T")})
+    name, values = parse_values(over, cost.symbols)
+    known = parse_sizes(given, cost.symbols)
+    if "m" in (*known, name, solve_for):
+        raise GraphError("m is S+T here; give S and T")
+    if twice := sorted(known.keys() & {name, solve_for}):
+        raise GraphError(f"{twice[0]} is set, and varied or solved for; leave out one of these")
+    points = iso_compute(cost, budget, (name, values), solve_for, known)
+    if not points:
+        raise GraphError(f"a budget of {budget} operations buys no iteration; give a larger one")
     return {**out, "budget": str(budget), "over": name, "for": solve_for, "points": points}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from derive import expr
 from derive.building_blocks import EXPANSIONS, Blocks
+from derive.convex import pruned
 from derive.forms import Form, Max
 from derive.measure import Question
 from derive.period import period
@@ -16,8 +17,8 @@ from derive.render.typeset import display, with_sequence
 from graphs.errors import GraphError
 from graphs.placements import Placement, placement, placements
 from graphs.placements.presets import PRESETS, preset
-from graphs.stages import Options
-from graphs.stages.stage import MODELS, STAGES
+from graphs.stages import Options, stage_graph
+from graphs.stages.stage import ASSESSMENT, GENERATION, MODELS, STAGES, TRAINING
 from graphs.symbols import size
 
 #: names of options on the command line -> what they set
@@ -55,15 +56,49 @@ def question(
         if where.staleness is None:
             raise GraphError(f"placement {where.name} does not overlap iterations; leave the staleness out")
         where = replace(where, staleness=staleness)
+    if where.shared and "critic" not in {n.role for n in stage_graph(algorithm, options).invocations}:
+        raise GraphError(f"{algorithm} has no critic that an actor could share; choose another placement")
     for name in chosen:
         if name not in (*OPTIONS, *OF_MODELS):
             raise GraphError(f"no option is called {name!r}; choose from {', '.join((*OPTIONS, *OF_MODELS))}")
         if name in OF_MODELS and not expand:
             raise GraphError(f"option {name!r} changes a pass whose cost has but a name here; add --expand")
         options = replace(options, **OPTIONS.get(name, {}))
+    for name in chosen:
+        _refuse_idle(name, algorithm, replace(options, shared=where.shared))
     asked = replace(Question(), **{k: v for name in chosen for k, v in OF_MODELS.get(name, {}).items()})
     blocks = Blocks(frozenset(EXPANSIONS), asked) if expand else Blocks()
     return StageQuestion(algorithm, where, options=options, blocks=blocks)
+
+
+def _refuse_idle(name: str, algorithm: str, options: Options) -> None:
+    """An option must change what the algorithm runs."""
+    without = replace(options, **{key: getattr(Options(), key) for key in OPTIONS.get(name, {})})
+    if name in OPTIONS and stage_graph(algorithm, options) == stage_graph(algorithm, without):
+        raise GraphError(f"option {name!r} changes nothing of {algorithm} here; leave it out")
+
+
+def conventions(options: Options) -> list[str]:
+    """What the figures rest on, in words."""
+    passes = "a pass of their own" if options.log_probabilities_own_pass else "the logits they were sampled with"
+    together = "in one update" if options.joint_update else "one after the other where they share a group"
+    return [
+        "models of a stage are in its memory, all others are offloaded",
+        f"old log-probabilities come from {passes}",
+        f"several models are trained {together}",
+    ]
+
+
+def in_waves(q: StageQuestion, waves: int) -> dict[str, Any]:
+    """Depth of generation and assessment in so many parts, and of the iteration with its training after them."""
+    if not any(n.stage == GENERATION for n in q.graph.invocations):
+        raise GraphError(f"{q.graph.name} generates nothing that could go through in waves; leave them out")
+    if q.placement.staleness is not None or (ASSESSMENT, TRAINING) not in q.placement.barriers:
+        raise GraphError(f"placement {q.placement.name} trains while it samples, so waves have no end; leave them out")
+    depth = depth_in_waves(q, Form.constant(waves))
+    trained = stage_depth(replace(q, stage=TRAINING)).value
+    whole = pruned(Max.of(*(a + b for a in depth.members for b in trained.members)), q.factors)
+    return {"count": waves, "depth": shown(depth), "iteration": shown(whole)}
 
 
 def stage_report(q: StageQuestion, waves: int | None = None) -> dict[str, Any]:
@@ -87,11 +122,12 @@ def stage_report(q: StageQuestion, waves: int | None = None) -> dict[str, Any]:
         "placement": q.placement.name,
         "source": q.placement.source,
         "staleness": q.placement.staleness,
+        "under": conventions(q.options),
         "stages": stages,
         "iteration": {name: shown(measured.value) for name, measured in iteration.items()},
     }
     if waves is not None:
-        out["waves"] = {"count": waves, "depth": shown(depth_in_waves(q, Form.constant(waves)))}
+        out["waves"] = in_waves(q, waves)
     return out
 
 
@@ -108,7 +144,9 @@ def report_text(data: dict[str, Any]) -> str:
         lines += [f"  {name:<7} {row[name]}" for name in ("work", "depth", "memory")]
     lines += ["", "Iteration", *(f"  {name:<7} {value}" for name, value in data["iteration"].items())]
     if "waves" in data:
-        lines.append(f"  in {data['waves']['count']} waves, generation and assessment  {data['waves']['depth']}")
+        lines += ["", f"In {data['waves']['count']} waves", f"  generation and assessment  {data['waves']['depth']}"]
+        lines.append(f"  iteration                  {data['waves']['iteration']}")
+    lines += ["", "Under", *(f"  {line}" for line in data["under"])]
     return "\n".join(lines) + "\n"
 
 

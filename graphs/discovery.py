@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from graphs.errors import GraphError
 
@@ -23,9 +23,31 @@ T = TypeVar("T")
 
 
 def modules(package: str, helpers: Collection[str] = ()) -> Iterator[ModuleType]:
-    """The files of a package but for the helpers, imported, in the order of their names."""
+    """The files of a package but for the helpers, imported, in the order of their names; a broken one is named."""
     stems = sorted(m.name for m in pkgutil.iter_modules(import_module(package).__path__) if m.name not in helpers)
-    return (import_module(f"{package}.{stem}") for stem in stems)
+    return (_imported(f"{package}.{stem}") for stem in stems)
+
+
+def declarations(package: str, attribute: str, helpers: Collection[str] = ()) -> Iterator[Any]:
+    """What each file of a package declares under that name."""
+    for module in modules(package, helpers):
+        if not hasattr(module, attribute):
+            raise GraphError(f"{_file(module.__name__)} declares no {attribute}; add one, or remove the file")
+        yield getattr(module, attribute)
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        said = str(error) if isinstance(error, GraphError) else f"{type(error).__name__}: {error}"
+        raise GraphError(f"{_file(name)}: {said}; mend or remove the file") from error
+
+
+def _file(module: str) -> str:
+    return f"{module.replace('.', '/')}.py"
 
 
 def by_name(found: Iterable[N], what: str) -> dict[str, N]:

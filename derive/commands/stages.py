@@ -6,7 +6,9 @@ import click
 
 from derive.commands.options import AS_JSON, one_sentence_errors
 
-ALGORITHM = click.option("--algorithm", type=click.Choice(("ppo", "grpo", "dpo")), default="ppo", show_default=True)
+ALGORITHM = click.option(
+    "--algorithm", default="ppo", show_default=True, metavar="NAME", help="ppo, grpo, dpo, or another in graphs/stages."
+)
 OPTION = click.option(
     "--option",
     "chosen",
@@ -59,7 +61,7 @@ def stage(
 
 @click.command()
 @ALGORITHM
-@click.option("--budget", type=int, help="Operations per iteration; with it the points of an iso-compute curve.")
+@click.option("--budget", metavar="NUMBER", help="Operations per iteration, such as 1e21; gives an iso-compute curve.")
 @click.option("--over", default="K=1,2,4,8,16,32", show_default=True, metavar="NAME=LIST", help="The size to vary.")
 @click.option("--for", "solve_for", default="B", show_default=True, help="The size to solve for.")
 @click.option("--set", "given", multiple=True, metavar="NAME=NUMBER", help="Value of a size or of a named cost.")
@@ -69,7 +71,7 @@ def stage(
 @one_sentence_errors
 def split(
     algorithm: str,
-    budget: int | None,
+    budget: str | None,
     over: str,
     solve_for: str,
     given: tuple[str, ...],
@@ -78,11 +80,13 @@ def split(
     as_json: bool,
 ) -> None:
     """Show the cost of an iteration per prompt and per rollout, and which sizes cost the same."""
+    from derive.options import parse_count
     from derive.report import to_json
     from derive.split_report import split_report, split_text
     from derive.stage_report import question
 
-    data = split_report(question(algorithm, chosen=chosen, expand=expand), budget, over, solve_for, given)
+    within = None if budget is None else parse_count(budget)
+    data = split_report(question(algorithm, chosen=chosen, expand=expand), within, over, solve_for, given)
     click.echo(to_json(data) if as_json else split_text(data), nl=False)
 
 

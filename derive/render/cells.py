@@ -105,7 +105,8 @@ def notes(cells: Sequence[Cell]) -> list[Note]:
     named = [a for a in load().assumptions.values() if any(a.id in body for body in grouped)]
     unstated = [a for a in load().assumptions.values() if any(a.id in c.get("implied", ()) for c in cells)]
     out = [Note(_names(members), prose(body)) for body, members in grouped.items()]
-    out += [Note(escape(a.id), escape(a.text)) for a in named]
+    against = " The captions of the paper say the opposite."
+    out += [Note(escape(a.id), escape(a.text + (against if a.contradicts else ""))) for a in named]
     return out + [Note(f"${IMPLIED[0]}$ {escape(a.id)}", escape(a.text)) for a in unstated if a not in named]
 
 

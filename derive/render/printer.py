@@ -17,6 +17,7 @@ MODEL_LATEX = {
     "R": r"R_{\varphi}", "V": r"V_{\psi}", "M": "M",
 }  # fmt: skip
 GREEK = ("alpha", "beta")
+SHORT = 5
 COMMA = r",\allowbreak\ "
 
 
@@ -123,8 +124,13 @@ def _log(arg: Expr, bare: bool) -> str:
 
 # -- brackets ---------------------------------------------------------------------------------------------------------
 def bracketed(body: str, *, always_round: bool = False) -> str:
-    """Round, and square around round ones unless told otherwise; larger around fractions."""
+    """Round, and square around round ones unless told otherwise; larger around fractions.
+
+    A sum of few letters, such as (S+T), is kept in one line.
+    """
     left, right = ("(", ")") if always_round or _nesting(body) % 2 == 0 else ("[", "]")
+    if len(body) <= SHORT:
+        body = body.replace("+", r"+\nobreak ")
     return rf"\bigl{left}{body}\bigr{right}" if _tall(body) else f"{left}{body}{right}"
 
 

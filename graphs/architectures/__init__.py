@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.discovery import modules
+from graphs.discovery import declarations
 from graphs.errors import GraphError
 from graphs.models.transformer import Transformer
 
@@ -18,7 +18,7 @@ HELPERS = ("architecture", "config", "decoder")
 @lru_cache(maxsize=1)
 def architectures() -> tuple[Architecture, ...]:
     """All of this folder; two files for one model type are refused."""
-    found: tuple[Architecture, ...] = tuple(module.ARCHITECTURE for module in modules(__name__, HELPERS))
+    found: tuple[Architecture, ...] = tuple(declarations(__name__, "ARCHITECTURE", HELPERS))
     types = [t for a in found for t in a.model_types]
     for one in types:
         if types.count(one) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from graphs.discovery import by_name, chosen, modules
+from graphs.discovery import by_name, chosen, declarations
 from graphs.placements.placement import Group, Placement, Seat
 
 __all__ = ["Group", "Placement", "Seat", "placement", "placements"]
@@ -14,7 +14,7 @@ HELPERS = ("placement", "presets")
 
 @lru_cache(maxsize=1)
 def _discovered() -> tuple[Placement, ...]:
-    return tuple(module.PLACEMENT for module in modules(__name__, HELPERS))
+    return tuple(declarations(__name__, "PLACEMENT", HELPERS))
 
 
 def placements() -> dict[str, Placement]:

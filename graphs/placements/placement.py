@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from graphs.errors import GraphError
-from graphs.schemes import schemes
+from graphs.schemes import cuts, schemes
 from graphs.stages.stage import ASSESSMENT, GENERATION, MODELS, STAGES, TRAINING
 
 ANY = "*"
-#: sharding of what a model stores, named as in the ZeRO paper; it moves data and leaves work and depth alone
-SHARDINGS = ("zero-1", "zero-2", "zero-3")
+#: what schemes of a stage may cut: samples, layers, and what tensor parallelism does; also what they store
+UNDERSTOOD = ("Data", "Pipeline", "Tensor")
 BARRIERS = ((GENERATION, ASSESSMENT), (ASSESSMENT, TRAINING))
 
 
@@ -105,13 +105,14 @@ def words_are_known(placement: Placement) -> None:
     for pair in placement.barriers:
         if pair not in BARRIERS:
             _refuse(placement, f"a barrier stands between two stages that follow each other, not {' and '.join(pair)}")
-    known = (*(s.lower() for s in schemes()), *SHARDINGS)
+    understood = frozenset[tuple[str, str]]().union(*map(cuts, UNDERSTOOD))
+    known = [s.lower() for s in schemes() if cuts(s) <= understood]
     for stage, names in placement.schemes:
         if stage not in STAGES:
             _refuse(placement, f"schemes are given for an unknown stage {stage!r}; use one of {', '.join(STAGES)}")
         for name in names:
             if name not in known:
-                _refuse(placement, f"no scheme is called {name!r}; use one of {', '.join(known)}")
+                _refuse(placement, f"{name!r} is no scheme with costs for a stage; use one of {', '.join(known)}")
 
 
 def training_overlaps_on_devices_of_its_own(placement: Placement) -> None:

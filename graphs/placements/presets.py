@@ -73,10 +73,11 @@ _ALL = (
     _preset(
         "trl",
         "baseline",
-        "Table XI: Accelerate; TP/vLLM mostly in rollout; CP via FSDP2/Ulysses",
+        "Table XI: Accelerate; TP/vLLM mostly in rollout; CP via FSDP2/Ulysses; PPO sums its two losses",
         ("tensor",),
         (),
         ("zero-3",),
+        Options(joint_update=True),
     ),
     _preset(
         "verl",

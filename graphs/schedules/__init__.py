@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from graphs.discovery import by_name, chosen, modules
+from graphs.discovery import by_name, chosen, declarations
 from graphs.schedules.schedule import Kind, Pipeline, Schedule, Task
 
 __all__ = ["Kind", "Pipeline", "Schedule", "Task", "schedule_named", "schedules"]
@@ -12,7 +12,7 @@ __all__ = ["Kind", "Pipeline", "Schedule", "Task", "schedule_named", "schedules"
 
 @lru_cache(maxsize=1)
 def _discovered() -> tuple[Schedule, ...]:
-    return tuple(module.SCHEDULE for module in modules(__name__, ("schedule",)))
+    return tuple(declarations(__name__, "SCHEDULE", ("schedule",)))
 
 
 def schedules() -> dict[str, Schedule]:

@@ -16,12 +16,23 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from graphs.discovery import modules
+from graphs.discovery import chosen, modules
 from graphs.errors import GraphError
 from graphs.schemes.declaration import Declaration, blaming, declaration_in
 from graphs.schemes.scheme import Mapping, Scheme
 
-__all__ = ["Declaration", "Mapping", "Scheme", "blaming", "declared", "find", "load", "schemes", "with_policies"]
+__all__ = [
+    "Declaration",
+    "Mapping",
+    "Scheme",
+    "blaming",
+    "cuts",
+    "declared",
+    "find",
+    "load",
+    "schemes",
+    "with_policies",
+]
 
 GROUP = "rlm_workdepth.schemes"
 HELPERS = ("declaration", "scheme")
@@ -66,6 +77,12 @@ def declared() -> dict[str, Declaration]:
 def schemes() -> dict[str, Scheme]:
     """Every known scheme by name."""
     return {name: one.scheme for name, one in declared().items()}
+
+
+def cuts(name: str) -> frozenset[tuple[str, str]]:
+    """Which axis the scheme of that name, in any case, cuts over which mesh dimension while a model runs."""
+    entries = chosen(name, schemes(), "scheme").entries
+    return frozenset((e.axis, e.mesh) for e in entries if not e.stored)
 
 
 def find(word: str) -> Declaration:

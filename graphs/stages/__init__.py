@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from graphs.discovery import by_name, chosen, modules
+from graphs.discovery import by_name, chosen, declarations
 from graphs.stages.stage import Algorithm, Options, StageGraph
 
 __all__ = ["Algorithm", "Options", "StageGraph", "algorithms", "stage_graph"]
@@ -14,7 +14,7 @@ HELPERS = ("compose", "stage")
 
 @lru_cache(maxsize=1)
 def _discovered() -> tuple[Algorithm, ...]:
-    return tuple(module.ALGORITHM for module in modules(__name__, HELPERS))
+    return tuple(declarations(__name__, "ALGORITHM", HELPERS))
 
 
 def algorithms() -> dict[str, Algorithm]:

@@ -99,7 +99,7 @@ VIII stated:
 VIII elsewhere: adam-four-copies canonical-architecture causal-half dot-product-2k ep-partitions-tokens
     gemm-depth-only gemm-work-only no-checkpointing
 IX stated: adam-four-copies log-probabilities-on-the-fly no-checkpointing one-epoch sequential-execution
-IX elsewhere: adam-four-copies canonical-architecture outcome-reward prefill-per-rollout
+IX elsewhere: adam-four-copies canonical-architecture collectives-free-per-rank outcome-reward prefill-per-rollout
 """
 
 

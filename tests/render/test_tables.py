@@ -151,7 +151,7 @@ def test_text_from_outside_cannot_become_markup():
     ("text", "expected"),
     [
         ("`L*d**2` but `not a formula_x`", r"$Ld^{2}$ but not a formula\_x"),
-        ("holds under S <= T and V = O(L*(d + m)).", r"holds under $S\leq T$ and $V=O(L(d+m))$."),
+        ("holds under S <= T and V = O(L*(d + m)).", r"holds under $S\leq T$ and $V=O(L(d+\nobreak m))$."),
         ("It has B*L*h, L/P_p and 8*d + 2*h; so 3 of 4.", r"It has $BLh$, $\tfrac{L}{P_{p}}$ and $8d+2h$; so 3 of 4."),
         ("log(d) (log of lower-order a/b)", r"$\log d$ (log of lower-order a/b)"),
         ("Max(d, h) where (h*m = O(d) holds for L*d)", r"$\max\{d,\allowbreak\ h\}$ where ($hm=O(d)$ holds for $Ld$)"),

@@ -16,7 +16,7 @@ from derive.check import check
 from derive.claims import load
 from derive.forms import Max
 from derive.measure import Question, training_depth
-from derive.normal import named_costs, single_form
+from derive.normal import named_costs, single_form, to_form
 from derive.period import period
 from derive.placements import StageQuestion, stage_depth, stage_memory, stage_work
 from derive.render.typeset import with_m
@@ -225,7 +225,7 @@ BY_HAND: dict[str, list[str]] = {
     "Stage fusion/Training/Memory": [f"{TRAINED_TOGETHER} + B*K*(S + T)*({KEPT['pi']} + {KEPT['V']})"],
     "Asynchronous/Generation/Memory": ["M_sh(pi) + M_sh(V) + B*K*M_KV"],
     "Asynchronous/Assessment/Depth": ["D_f(ref) + D_f(R) + D_f(V)"],
-    "Asynchronous/Training/Memory": [f"{TRAINED_TOGETHER} + B*K*(S + T)*{KEPT[m]}" for m in KEPT],
+    "Asynchronous/Training/Memory": [f"{TRAINED_TOGETHER} + B*K*(S + T)*({KEPT['pi']} + {KEPT['V']})"],
     "Combined/Generation/Memory": ["M_sh(pi) + B*K*M_KV"],
     "Combined/Assessment/Depth": ["D_f_TP(ref)", "D_f_TP(R)", "D_f_TP(V)"],
     "Combined/Assessment/Memory": [
@@ -313,7 +313,7 @@ def test_the_command_line_shows_stages_and_placements() -> None:
     text = run("placements")[1]
     assert all(name in text for name in (*placements(), *PRESETS))
     _, out, _ = run("stage", "--placement", "stage-fusion", "--waves", "3", "--expand", "--option", "epochs")
-    assert "in 3 waves" in out
+    assert "In 3 waves" in out
     assert "n_ep" in out
 
 
@@ -332,6 +332,14 @@ def test_the_command_line_shows_stages_and_placements() -> None:
             "a size is a positive integer; write a whole number from 1, such as S=8",
         ),
         (["split", "--budget", "10", "--set", "S=-1"], "a size is a positive integer"),
+        (["split", "--budget", "10", "--set", "m=5"], "m is S+T here; give S and T"),
+        (["split", "--budget", "10", "--over", "T=1,2", "--set", "T=3"], "T is set, and varied or solved for"),
+        (["split", "--budget", "ten"], "'ten' is no positive whole number"),
+        (["stage", "--algorithm", "sft"], "no algorithm is called 'sft'"),
+        (["stage", "--algorithm", "dpo", "--option", "shared-prefill"], "changes nothing of dpo here; leave it out"),
+        (["stage", "--algorithm", "grpo", "--placement", "shared-actor-critic"], "grpo has no critic"),
+        (["stage", "--algorithm", "dpo", "--waves", "2"], "DPO generates nothing"),
+        (["stage", "--placement", "combined", "--waves", "2"], "trains while it samples"),
         (["split", "--budget", "10", "--set", "luck=1"], "no size is called 'luck'"),
         (["split", "--budget", "10", "--set", "S=1,2"], "one value is needed"),
     ],
@@ -349,6 +357,23 @@ def test_cost_is_linear_in_prompts_and_rollouts_unless_they_share_the_prefill() 
         assert not {"B", "K"} & (found.per_prompt.symbols | found.per_rollout.symbols)
         whole = single_form(parse_text("B")) * (found.per_prompt + single_form(parse_text("K")) * found.per_rollout)
         assert found.total == whole
+
+
+def test_a_size_that_varies_has_everywhere_the_value_of_its_row() -> None:
+    """A response's length is in the work per token, in attention and in the number of decode steps."""
+    sizes = [f"--set={n}_{m}=4" for n in ("L", "d", "h", "d_ff") for m in ("pi", "R")]
+    words = ["split", "--algorithm", "grpo", "--expand", "--budget", "1e9", "--json", "--set=V=9", "--set=S=3", *sizes]
+    varied = json.loads(run(*words, "--over", "T=2,5", "--set=K=8")[1])["points"]
+    fixed = [json.loads(run(*words, "--over", "K=8", f"--set=T={t}")[1])["points"][0] for t in (2, 5)]
+    assert [p["B"] for p in varied] == [p["B"] for p in fixed]
+    assert varied[0]["B"] > varied[1]["B"]
+
+
+def test_an_iteration_in_waves_ends_with_its_training() -> None:
+    found = json.loads(run("stage", "--placement", "stage-fusion", "--algorithm", "grpo", "--waves=3", "--json")[1])
+    ends = [f"{a}*D_gen(pi) + {b}*D_f({m})" for a, b in ((3, 1), (1, 3)) for m in ("ref", "R")]
+    whole = [written(f"{end} + D_f(pi) + D_b(pi)") for end in ends]
+    assert to_form(named_costs(parse_text(found["waves"]["iteration"]))) == Max.of(*whole)
 
 
 def test_points_of_equal_compute_use_the_budget_up() -> None:
