@@ -41,7 +41,7 @@ def asked(*words: str) -> Any:
 
 # -- counts by hand ---------------------------------------------------------------------------------------------------
 PUBLISHED = {
-    "deepseek-v3": 671_026_404_352,  # without the biases that balance the choice of experts
+    "deepseek-v3": 671_026_419_200,  # 58 x 256 of them the biases that balance the choice of experts
     "gpt-oss-120b": 116_829_156_672,
     "gpt-oss-20b": 20_914_757_184,
     "gpt2": 124_439_808,

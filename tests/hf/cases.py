@@ -23,9 +23,12 @@ LATENT = {
     "hidden_size": 12, "intermediate_size": 7, "moe_intermediate_size": 3, "num_attention_heads": 3,
     "num_key_value_heads": 3, "kv_lora_rank": 5, "q_lora_rank": 7, "qk_nope_head_dim": 3, "qk_rope_head_dim": 4,
     "v_head_dim": 5, "n_routed_experts": 6, "n_shared_experts": 2, "num_experts_per_tok": 2, "num_hidden_layers": 4,
-    "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "n_group": 1, "topk_group": 1, "vocab_size": 11,
+    "first_k_dense_replace": 1, "routed_scaling_factor": 2.5, "n_group": 3, "topk_group": 2, "vocab_size": 11,
 }  # fmt: skip
-SHORTER = {"num_hidden_layers": 3, "q_lora_rank": None, "first_k_dense_replace": 2, "n_shared_experts": 1}
+SHORTER = {
+    "num_hidden_layers": 3, "q_lora_rank": None, "first_k_dense_replace": 2, "n_shared_experts": 1, "n_group": 1,
+    "topk_group": 1,
+}  # fmt: skip
 GPT2 = {"n_embd": 12, "n_head": 3, "n_inner": 10, "n_layer": 2, "n_positions": 9, "vocab_size": 11}
 
 

@@ -19,7 +19,7 @@ logging.getLogger("transformers").setLevel(logging.ERROR)
 PLAIN = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": None, "eos_token_id": None}
 
 
-class Double(TorchFunctionMode):
+class Double(TorchFunctionMode):  # type: ignore[misc]
     """Whatever asks for single precision, as norms, softmaxes and routers do, gets double."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -72,7 +72,7 @@ def randomised(model: Any, seed: int = 0) -> Any:
     """Every parameter, biases and gains among them, is drawn; so is the bias that balances experts."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for _, tensor in weights(model).items():
+        for tensor in weights(model).values():
             tensor.copy_(0.5 * torch.randn(tensor.shape, generator=draw))
     return model
 
