@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from derive.config import load, shipped
+from derive.evaluate import Setting
 from graphs.architectures import Config, model_of
 from graphs.models.transformer import Transformer
 
@@ -29,6 +31,7 @@ SHORTER = {
     "num_hidden_layers": 3, "q_lora_rank": None, "first_k_dense_replace": 2, "n_shared_experts": 1, "n_group": 1,
     "topk_group": 1,
 }  # fmt: skip
+GELU = {"hidden_act": "gelu_pytorch_tanh"}
 GPT2 = {"n_embd": 12, "n_head": 3, "n_inner": 10, "n_layer": 2, "n_positions": 9, "vocab_size": 11}
 
 
@@ -39,6 +42,18 @@ class Case:
     keys: Mapping[str, Any]
     B: int
     m: int
+
+    @property
+    def setting(self) -> Setting:
+        """What is said of it; PyTorch counts every pair of a query and a key, also those that a mask hides."""
+        return Setting(self.model, B=self.B, S=self.m - 1, T=1, causal="dense")
+
+    def hidden_pairs(self) -> int:
+        """FLOPs, forward, of pairs outside of windows: `transformers` computes them, and we do not even densely."""
+        shape = self.model.shape
+        widths = [getattr(layer.attention, "window", None) for layer in self.model.layers]
+        hidden = sum(self.m * max(self.m - int(w), 0) for w in widths if w is not None)
+        return 4 * self.B * int(shape.h * shape.d_h) * hidden
 
     @property
     def model(self) -> Transformer:
@@ -56,7 +71,13 @@ TINY: dict[str, list[Case]] = {
     "gpt_oss": both("gpt_oss", {**GROUPED, **OSS}, {**MULTI, **OSS, "num_local_experts": 4}),
     "llama": both("llama", GROUPED, {**MULTI, "attention_bias": True, "mlp_bias": True, "rope_theta": 5e5}),
     "mistral": both("mistral", {**GROUPED, "sliding_window": 3}, {**MULTI, "sliding_window": None}),
+    "phi3": both("phi3", {**GROUPED, "sliding_window": 3}, MULTI),
     "mixtral": both("mixtral", {**GROUPED, **MIXTRAL}, {**MULTI, **MIXTRAL, "num_local_experts": 4}),
+    "starcoder2": both(
+        "starcoder2",
+        {**GROUPED, **GELU, **TIED, "sliding_window": 3},
+        {**MULTI, **GELU, "use_bias": False},
+    ),
     "qwen2": both("qwen2", {**GROUPED, **TIED}, MULTI),
     "qwen3": both("qwen3", {**GROUPED, **WIDE, **TIED}, {**MULTI, "head_dim": 2, "attention_bias": True}),
     "qwen3_moe": both(
@@ -64,3 +85,5 @@ TINY: dict[str, list[Case]] = {
     ),
 }
 CASES = [pytest.param(case, id=f"{name}-{i}") for name, cases in TINY.items() for i, case in enumerate(cases)]
+#: longer than gpt-oss's window
+PUBLIC = [pytest.param(Case(load(name).values, B=2, m=130), id=name) for name in shipped()]

@@ -16,7 +16,15 @@ from graphs.ops.pointwise import EPSILON
 logging.getLogger("transformers").setLevel(logging.ERROR)
 
 #: what it does by default that plays no part here: dropout, and rotary positions scaled for long contexts
-PLAIN = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": None, "eos_token_id": None}
+PLAIN = {
+    "residual_dropout": 0.0,
+    "embedding_dropout": 0.0,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
 
 
 class Double(TorchFunctionMode):  # type: ignore[misc]
@@ -52,7 +60,7 @@ def config_of(keys: Mapping[str, Any]) -> Any:
     return AutoConfig.for_model(keys["model_type"], **{**PLAIN, "pad_token_id": None, **given})
 
 
-def build(keys: Mapping[str, Any], attention: str = "eager", experts: str = "eager", device: str = "cpu") -> Any:
+def build(keys: Mapping[str, Any], attention: str = "eager", experts: str | None = "eager", device: str = "cpu") -> Any:
     """The model; on the ``meta`` device it has shapes alone.  Its attention and its experts are as asked."""
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(
