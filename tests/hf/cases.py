@@ -84,6 +84,11 @@ TINY: dict[str, list[Case]] = {
         "qwen3_moe", {**GROUPED, **WIDE, **MIXTURE}, {**MULTI, **WIDE, **MIXTURE, "mlp_only_layers": [1]}
     ),
 }
-CASES = [pytest.param(case, id=f"{name}-{i}") for name, cases in TINY.items() for i, case in enumerate(cases)]
+TINY_BY_NAME = {f"{name}-{i}": case for name, cases in TINY.items() for i, case in enumerate(cases)}
 #: longer than gpt-oss's window
-PUBLIC = [pytest.param(Case(load(name).values, B=2, m=130), id=name) for name in shipped()]
+PUBLIC = {name: Case(load(name).values, B=2, m=130) for name in shipped()}
+
+
+def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
+    """A test of every one of them."""
+    return pytest.mark.parametrize("case", cases.values(), ids=list(cases))

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from derive.torch_import.strict import strict_flops
 from graphs.errors import GraphError
-from tests.hf.cases import CASES, PUBLIC, TINY, Case
+from tests.hf.cases import PUBLIC, TINY, TINY_BY_NAME, Case, each
 from tests.hf.models import build, tokens, weights
 
 
@@ -32,7 +32,7 @@ def forward_and_backward(model, ids, **options) -> tuple[int, int]:
     return forward, counted(outputs[0].sum().backward)
 
 
-@pytest.mark.parametrize("case", CASES)
+@each(TINY_BY_NAME)
 @pytest.mark.parametrize("experts", ["eager", "batched_mm"])
 def test_flops_and_parameters_of_tiny_models_are_theirs(case: Case, experts: str) -> None:
     model = build(case.keys, experts=experts)
@@ -49,7 +49,7 @@ def mask(model, case: Case):
     return dict.fromkeys(kinds, whole) if len(kinds) > 1 else whole
 
 
-@pytest.mark.parametrize("case", PUBLIC)
+@each(PUBLIC)
 def test_flops_and_parameters_of_public_models_are_theirs(case: Case) -> None:
     """On the meta device, which has shapes alone."""
     model = build(case.keys, experts="batched_mm", device="meta")
@@ -61,8 +61,8 @@ def test_flops_and_parameters_of_public_models_are_theirs(case: Case) -> None:
 
 
 def test_windows_hide_pairs_of_some_tiny_and_some_public_models() -> None:
-    for cases in (CASES, PUBLIC):
-        assert {p.values[0].hidden_pairs() > 0 for p in cases} == {True, False}
+    for cases in (TINY_BY_NAME, PUBLIC):
+        assert {case.hidden_pairs() > 0 for case in cases.values()} == {True, False}
 
 
 @pytest.mark.parametrize("kind", ["deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe"])
@@ -77,7 +77,7 @@ def test_grouped_products_which_are_what_experts_do_unasked_are_refused(kind: st
 def test_fused_attention_is_refused_and_by_its_products_is_what_is_written_out() -> None:
     case = TINY["llama"][0]
     model, ids = build(case.keys, attention="sdpa"), tokens(case.keys, case.B, case.m)
-    with pytest.raises(GraphError, match="_scaled_dot_product_flash_attention_for_cpu.* at zero"):
+    with pytest.raises(GraphError, match=r"_scaled_dot_product_flash_attention_for_cpu.* at zero"):
         forward_and_backward(model, ids)
     with sdpa_kernel(SDPBackend.MATH):
         found = forward_and_backward(model, ids)
@@ -90,5 +90,5 @@ def test_the_table_of_cases_has_every_model_type() -> None:
 
     types = {t for a in architectures() for t in a.model_types}
     assert set(TINY) == types
-    assert {p.values[0].keys["model_type"] for p in PUBLIC} == types
+    assert {case.keys["model_type"] for case in PUBLIC.values()} == types
     assert all(len(cases) == 2 for cases in TINY.values())

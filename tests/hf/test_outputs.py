@@ -13,16 +13,12 @@ from torch.nn import functional
 from graphs.execute import run
 from graphs.models.transformer import forward
 from graphs.transforms.backward import training
-from tests.hf.cases import CASES, Case
+from tests.hf.cases import TINY_BY_NAME, Case, each
 from tests.hf.models import build, double_precision, randomised, tokens, weights
-from tests.hf.weights import ours
+from tests.hf.weights import arrays, ours
 
 
-def arrays(tensors):
-    return {name: t.detach().numpy() for name, t in tensors.items()}
-
-
-@pytest.mark.parametrize("case", CASES)
+@each(TINY_BY_NAME)
 def test_logits_loss_and_every_gradient_are_theirs(case: Case) -> None:
     ids, targets = (tokens(case.keys, case.B, case.m, seed) for seed in (1, 2))
     with double_precision():

@@ -177,6 +177,10 @@ OUTSIDE_OF: Mapping[str, Table] = {
 }  # fmt: skip
 
 
+def arrays(tensors: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: t.detach().numpy() for name, t in tensors.items()}
+
+
 def ours(
     model: Transformer, keys: Keys, tensors: Iterable[tuple[str, Tensor]], theirs: Mapping[str, Array]
 ) -> dict[str, Array]:
