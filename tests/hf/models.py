@@ -91,5 +91,9 @@ def weights(model: Any) -> dict[str, Any]:
     return dict(model.named_parameters()) | kept
 
 
+def layers_of(model: Any) -> Any:
+    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+
+
 def tokens(keys: Mapping[str, Any], B: int, m: int, seed: int = 1) -> Any:
     return torch.randint(keys["vocab_size"], (B, m), generator=torch.Generator().manual_seed(seed))

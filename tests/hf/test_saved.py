@@ -1,0 +1,114 @@
+"""Elements that every layer keeps for the backward pass: ours, and by name what `transformers` keeps besides.
+
+It computes the same function by some other operations.  Each of these differences is a term of its own; with them the
+numbers are equal, layer by layer.  Experts are run as batched products, whose copies do not depend on the choice made.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch.nn", reason="needs the extra 'hf'")
+pytest.importorskip("transformers", reason="needs the extra 'hf'")
+
+from derive.costs.model import PAPER
+from derive.memory import saved_terms
+from graphs.blocks.experts import SIGMOID, Experts
+from graphs.blocks.grouped import Grouped
+from graphs.blocks.latent import Latent
+from graphs.models.transformer import RMS, Layer, forward, periods
+from graphs.transforms.backward import training
+from tests.hf.cases import TINY_BY_NAME, Case, each
+from tests.hf.models import build, layers_of, tokens
+from tests.torch.decoder import elements_saved
+
+
+def kept_by_layer(model, ids) -> list[int]:
+    """Elements of a layer: what is kept when it is done and was not when it began."""
+    before, found = [], []
+    with elements_saved(model.parameters()) as kept:
+        for layer in layers_of(model):
+            layer.register_forward_pre_hook(lambda *_: before.append(sum(kept.values())))
+            layer.register_forward_hook(lambda *_: found.append(sum(kept.values()) - before[-1]))
+        model(ids, use_cache=False)
+    return found
+
+
+def besides(case: Case, layer: Layer) -> dict[str, int]:
+    """What they keep in such a layer and we do not, of what it has."""
+    return normalised(case, layer) | attended(case, layer) | fed(case, layer)
+
+
+def normalised(case: Case, layer: Layer) -> dict[str, int]:
+    """A root-mean-square norm is a product and another one by the gain; the first result is kept for the second."""
+    shape, rows, attention = case.model.shape, case.B * case.m, layer.attention
+    widths = [2 * shape.d if case.model.norm == RMS else 0]
+    if isinstance(attention, Grouped) and attention.norm:
+        widths.append((shape.h + shape.h_kv) * shape.d_h)
+    if isinstance(attention, Latent):
+        widths.append(shape.d_kv + (shape.d_q if attention.q_latent else 0))
+    return {"values before the gain of their norm": rows * int(sum(widths))}
+
+
+def attended(case: Case, layer: Layer) -> dict[str, int]:
+    shape, rows = case.model.shape, case.B * case.m
+    if isinstance(layer.attention, Latent):
+        return {
+            "latent and shared key are one tensor, kept whole for the former": rows * int(shape.d_r),
+            "the shared key is copied to every head": rows * int((shape.h - 1) * shape.d_r),
+        }
+    heads = shape.h if shape.h_kv is None else shape.h_kv
+    return {"keys and values are copied to the query heads": 2 * rows * int((shape.h - heads) * shape.d_h)}
+
+
+def fed(case: Case, layer: Layer) -> dict[str, int]:
+    shape, rows = case.model.shape, case.B * case.m
+    if case.model.name == "gpt2":
+        return {"GELU is written as six operations, three of which keep something": 3 * rows * int(shape.d_ff)}
+    if not isinstance(layer.ffn, Experts):
+        return {}
+    pairs, d, g = rows * int(shape.E_a), int(shape.d), int(shape.d_e)
+    out = {
+        "tokens are copied to their experts": pairs * d,
+        "weights are copied to the tokens": 3 * pairs * g * d,
+        "kept scores are found by numbers that are no floating-point ones": -pairs,
+    }
+    if layer.ffn.clamped:
+        return out | {"clamped gates and their sigmoids": 2 * pairs * g}
+    out |= {"gates are divided by their sum": pairs + rows}
+    if layer.ffn.gates == SIGMOID:
+        return out | {"gates before they are scaled are not needed": -pairs}
+    return out | {"probabilities of all experts, before the choice": rows * int(shape.E)}
+
+
+def tables(case: Case) -> int:
+    """Cosines and sines of all positions, kept once, when the first layer reads them; of gpt-oss those of one half."""
+    shape, attention = case.model.shape, case.model.layers[0].attention
+    if isinstance(attention, Grouped) and attention.base is None:
+        return 0
+    width = shape.d_r if isinstance(attention, Latent) else shape.d_h
+    return case.m * int(width) * (1 if case.model.name == "gpt_oss" else 2)
+
+
+def ours_by_loop(case: Case) -> dict[str, int]:
+    graph, found = training(forward(case.model.at(B=case.B, m=case.m), loss=True)), dict[str, int]()
+    for term in saved_terms(graph, PAPER):
+        if term.in_loop:
+            loop = term.where.split("/")[0]
+            found[loop] = found.get(loop, 0) + int(term.amount.evaluate({}))
+    return found
+
+
+@each(TINY_BY_NAME)
+def test_every_layer_keeps_our_saved_tensors_and_what_is_named(case: Case) -> None:
+    theirs = kept_by_layer(build(case.keys, experts="batched_mm"), tokens(case.keys, case.B, case.m))
+    theirs[0] -= tables(case)
+    layers, expected = case.model.layers, {}
+    loops = periods(layers)
+    for i, (pattern, times) in enumerate(loops):
+        first = sum(len(p) * n for p, n in loops[:i])
+        mine = range(first, first + len(pattern) * times)
+        more = sum(sum(besides(case, layers[j]).values()) for j in mine)
+        expected["blocks" if len(loops) == 1 else f"part_{i + 1}.blocks"] = sum(theirs[j] for j in mine) - more
+    assert ours_by_loop(case) == expected
+    assert all(theirs[i] == theirs[layers.index(layer)] for i, layer in enumerate(layers))
