@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from derive.config import load, shipped
 from derive.evaluate import Setting
 from graphs.architectures import Config, model_of
 from graphs.models.transformer import Transformer
+from graphs.sizes import Shape
 
 #: grouped heads, and as many heads of keys and values as of queries
 GROUPED = {"hidden_size": 12, "intermediate_size": 10, "num_attention_heads": 6, "num_key_value_heads": 3}
@@ -44,16 +46,22 @@ class Case:
     m: int
 
     @property
+    def n(self) -> SimpleNamespace:
+        """Sizes as integers, those that the model has; without grouped heads all have keys and values of their own."""
+        sizes = {f.name: getattr(self.model.shape, f.name) for f in fields(Shape)}
+        found = {name: int(size) for name, size in sizes.items() if size is not None}
+        return SimpleNamespace(**{"h_kv": found["h"], **found, "rows": self.B * self.m})
+
+    @property
     def setting(self) -> Setting:
         """What is said of it; PyTorch counts every pair of a query and a key, also those that a mask hides."""
         return Setting(self.model, B=self.B, S=self.m - 1, T=1, causal="dense")
 
     def hidden_pairs(self) -> int:
         """FLOPs, forward, of pairs outside of windows: `transformers` computes them, and we do not even densely."""
-        shape = self.model.shape
         widths = [getattr(layer.attention, "window", None) for layer in self.model.layers]
         hidden = sum(self.m * max(self.m - int(w), 0) for w in widths if w is not None)
-        return 4 * self.B * int(shape.h * shape.d_h) * hidden
+        return 4 * self.B * self.n.h * self.n.d_h * hidden
 
     @property
     def model(self) -> Transformer:

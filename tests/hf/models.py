@@ -91,6 +91,13 @@ def weights(model: Any) -> dict[str, Any]:
     return dict(model.named_parameters()) | kept
 
 
+def nothing_hidden(model: Any, B: int, queries: int, keys: int) -> Any:
+    """A mask for the meta device, where none can be made from tokens; by their kind where layers differ."""
+    whole = torch.zeros(B, 1, queries, keys, device="meta")
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    return dict.fromkeys(kinds, whole) if len(kinds) > 1 else whole
+
+
 def layers_of(model: Any) -> Any:
     return model.transformer.h if hasattr(model, "transformer") else model.model.layers
 

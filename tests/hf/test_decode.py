@@ -17,8 +17,8 @@ from derive.evaluate import Setting
 from derive.torch_import.strict import strict_flops
 from graphs.execute import run
 from graphs.models.transformer import Transformer, forward
-from tests.hf.cases import TINY, TINY_BY_NAME, Case, each
-from tests.hf.models import build, double_precision, randomised, tokens, weights
+from tests.hf.cases import PUBLIC, TINY, TINY_BY_NAME, Case, each
+from tests.hf.models import build, double_precision, nothing_hidden, randomised, tokens, weights
 from tests.hf.weights import arrays, ours
 
 #: tokens that are generated: past the windows of the tiny models, within the positions that GPT-2's have
@@ -37,20 +37,21 @@ class Generated:
     """FLOPs of prefill and of every step, the tokens, and elements in the cache when the last one is chosen."""
 
     flops: list[int]
-    ids: np.ndarray
+    ids: torch.Tensor
     cached: int
 
 
-def generated(model, prompt) -> Generated:
+def generated(model, prompt, mask=None) -> Generated:
     cache, flops, ids, chosen = DynamicCache(config=model.config), [], prompt, prompt
     for _ in range(NEW):
         with strict_flops() as counter, torch.no_grad():
-            out = model(chosen, cache=cache, use_cache=True, logits_to_keep=1)
+            hidden = {} if mask is None else {"attention_mask": mask(model, len(ids), chosen.shape[1], ids.shape[1])}
+            out = model(chosen, cache=cache, use_cache=True, logits_to_keep=1, **hidden)
         flops.append(counter.get_total_flops())
         chosen = out.logits[:, -1].argmax(-1, keepdim=True)
         ids = torch.cat((ids, chosen), dim=1)
     cached = sum(t.numel() for layer in cache.layers for t in (layer.keys, layer.values))
-    return Generated(flops, ids.numpy(), cached)
+    return Generated(flops, ids, cached)
 
 
 def prompt_of(case: Case):
@@ -72,15 +73,15 @@ def written_out_again(case: Case, step: int) -> int:
     """`transformers` caches latents and writes the keys and values of all earlier tokens out again in every step."""
     if case.keys["model_type"] != "deepseek_v3" or step == 0:
         return 0
-    shape, earlier = case.model.shape, case.m - 2 + step - 1
-    return case.B * earlier * int(2 * shape.L * shape.d_kv * shape.h * (shape.d_h + shape.d_v))
+    n, earlier = case.n, case.m - 2 + step - 1
+    return 2 * case.B * earlier * n.L * n.d_kv * n.h * (n.d_h + n.d_v)
 
 
 def dropped_before_it_must(case: Case) -> int:
     """Of a window of W keys the oldest leaves their cache with the step that read it last; ours holds what it read."""
-    shape, context = case.model.shape, case.m - 2 + NEW - 1
+    n, context = case.n, case.m - 2 + NEW - 1
     widths = [getattr(layer.attention, "window", None) for layer in case.model.layers]
-    return sum(2 * case.B * int(shape.h_kv * shape.d_h) for w in widths if w is not None and int(w) <= context)
+    return sum(2 * case.B * n.h_kv * n.d_h for w in widths if w is not None and int(w) <= context)
 
 
 @each(TINY_BY_NAME)
@@ -96,8 +97,18 @@ def test_every_step_costs_chooses_and_caches_what_theirs_does(case: Case) -> Non
     for m in range(case.m - 2, case.m - 2 + NEW):
         graph = forward(case.model.decoding().at(B=case.B, m=m))
         inputs = ours(case.model, case.keys, graph.weights(), parameters)
-        logits = run(graph, inputs | {"ids": theirs.ids[:, :m]}, {})["out"]
+        logits = run(graph, inputs | {"ids": theirs.ids[:, :m].numpy()}, {})["out"]
         np.testing.assert_array_equal(logits[:, -1].argmax(-1), theirs.ids[:, m])
+
+
+@each(PUBLIC)
+def test_every_step_of_a_public_model_costs_and_caches_what_theirs_does(case: Case) -> None:
+    """On the meta device, within all windows; which tokens are chosen is not known there."""
+    case = replace(case, m=8)
+    prompt = torch.zeros(case.B, case.m - 2, dtype=torch.long, device="meta")
+    theirs = generated(build(case.keys, experts="batched_mm", device="meta"), prompt, nothing_hidden)
+    assert theirs.flops == [flops + written_out_again(case, i) for i, flops in enumerate(expected_flops(case))]
+    assert theirs.cached == Setting(case.model, B=case.B, S=case.m - 2, T=NEW).cache()["all"].rank
 
 
 def test_what_differs_is_there() -> None:

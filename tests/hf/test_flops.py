@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from derive.torch_import.strict import strict_flops
 from graphs.errors import GraphError
 from tests.hf.cases import PUBLIC, TINY, TINY_BY_NAME, Case, each
-from tests.hf.models import build, tokens, weights
+from tests.hf.models import build, nothing_hidden, tokens, weights
 
 
 def counted(function) -> int:
@@ -42,13 +42,6 @@ def test_flops_and_parameters_of_tiny_models_are_theirs(case: Case, experts: str
     assert sum(p.numel() for p in weights(model).values()) == case.setting.parameters()["total"].rank
 
 
-def mask(model, case: Case):
-    """One is given, as reading one off the tokens needs their numbers; where layers differ it is by their kind."""
-    whole = torch.zeros(case.B, 1, case.m, case.m, device="meta")
-    kinds = set(getattr(model.config, "layer_types", None) or ())
-    return dict.fromkeys(kinds, whole) if len(kinds) > 1 else whole
-
-
 @each(PUBLIC)
 def test_flops_and_parameters_of_public_models_are_theirs(case: Case) -> None:
     """On the meta device, which has shapes alone."""
@@ -57,7 +50,7 @@ def test_flops_and_parameters_of_public_models_are_theirs(case: Case) -> None:
     ids = torch.zeros(case.B, case.m, dtype=torch.long, device="meta")
     work, hidden = case.setting.work(), case.hidden_pairs()
     expected = (work["forward"].rank + hidden, work["backward"].rank + 2 * hidden)
-    assert forward_and_backward(model, ids, attention_mask=mask(model, case)) == expected
+    assert forward_and_backward(model, ids, attention_mask=nothing_hidden(model, case.B, case.m, case.m)) == expected
 
 
 def test_windows_hide_pairs_of_some_tiny_and_some_public_models() -> None:

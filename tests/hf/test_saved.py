@@ -41,53 +41,52 @@ def besides(case: Case, layer: Layer) -> dict[str, int]:
 
 def normalised(case: Case, layer: Layer) -> dict[str, int]:
     """A root-mean-square norm is a product and another one by the gain; the first result is kept for the second."""
-    shape, rows, attention = case.model.shape, case.B * case.m, layer.attention
-    widths = [2 * shape.d if case.model.norm == RMS else 0]
+    n, attention = case.n, layer.attention
+    width = 2 * n.d if case.model.norm == RMS else 0
     if isinstance(attention, Grouped) and attention.norm:
-        widths.append((shape.h + shape.h_kv) * shape.d_h)
+        width += (n.h + n.h_kv) * n.d_h
     if isinstance(attention, Latent):
-        widths.append(shape.d_kv + (shape.d_q if attention.q_latent else 0))
-    return {"values before the gain of their norm": rows * int(sum(widths))}
+        width += n.d_kv + (n.d_q if attention.q_latent else 0)
+    return {"values before the gain of their norm": n.rows * width}
 
 
 def attended(case: Case, layer: Layer) -> dict[str, int]:
-    shape, rows = case.model.shape, case.B * case.m
+    n = case.n
     if isinstance(layer.attention, Latent):
         return {
-            "latent and shared key are one tensor, kept whole for the former": rows * int(shape.d_r),
-            "the shared key is copied to every head": rows * int((shape.h - 1) * shape.d_r),
+            "latent and shared key are one tensor, kept whole for the former": n.rows * n.d_r,
+            "the shared key is copied to every head": n.rows * (n.h - 1) * n.d_r,
         }
-    heads = shape.h if shape.h_kv is None else shape.h_kv
-    return {"keys and values are copied to the query heads": 2 * rows * int((shape.h - heads) * shape.d_h)}
+    return {"keys and values are copied to the query heads": 2 * n.rows * (n.h - n.h_kv) * n.d_h}
 
 
 def fed(case: Case, layer: Layer) -> dict[str, int]:
-    shape, rows = case.model.shape, case.B * case.m
+    n = case.n
     if case.model.name == "gpt2":
-        return {"GELU is written as six operations, three of which keep something": 3 * rows * int(shape.d_ff)}
+        return {"GELU is written as several operations, of which three more keep something": 3 * n.rows * n.d_ff}
     if not isinstance(layer.ffn, Experts):
         return {}
-    pairs, d, g = rows * int(shape.E_a), int(shape.d), int(shape.d_e)
+    pairs = n.rows * n.E_a
     out = {
-        "tokens are copied to their experts": pairs * d,
-        "weights are copied to the tokens": 3 * pairs * g * d,
-        "kept scores are found by numbers that are no floating-point ones": -pairs,
+        "tokens are copied to their experts": pairs * n.d,
+        "weights are copied to the tokens": 3 * pairs * n.d_e * n.d,
+        "kept scores are found by their places, which are no floating-point numbers": -pairs,
     }
     if layer.ffn.clamped:
-        return out | {"clamped gates and their sigmoids": 2 * pairs * g}
-    out |= {"gates are divided by their sum": pairs + rows}
+        return out | {"clamped gates and their sigmoids": 2 * pairs * n.d_e}
+    out |= {"gates are divided by their sum": pairs + n.rows}
     if layer.ffn.gates == SIGMOID:
         return out | {"gates before they are scaled are not needed": -pairs}
-    return out | {"probabilities of all experts, before the choice": rows * int(shape.E)}
+    return out | {"probabilities of all experts, before the choice": n.rows * n.E}
 
 
 def tables(case: Case) -> int:
     """Cosines and sines of all positions, kept once, when the first layer reads them; of gpt-oss those of one half."""
-    shape, attention = case.model.shape, case.model.layers[0].attention
+    n, attention = case.n, case.model.layers[0].attention
     if isinstance(attention, Grouped) and attention.base is None:
         return 0
-    width = shape.d_r if isinstance(attention, Latent) else shape.d_h
-    return case.m * int(width) * (1 if case.model.name == "gpt_oss" else 2)
+    width = n.d_r if isinstance(attention, Latent) else n.d_h
+    return case.m * width * (1 if case.model.name == "gpt_oss" else 2)
 
 
 def ours_by_loop(case: Case) -> dict[str, int]:
