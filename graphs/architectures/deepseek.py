@@ -9,7 +9,7 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
+from graphs.architectures.decoder import SCALED, TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
 from graphs.blocks.experts import SIGMOID, Experts
 from graphs.blocks.gated import Gated
 from graphs.blocks.latent import Latent
@@ -110,4 +110,5 @@ ARCHITECTURE = Architecture(
         "vocab_size": 7,
     },
     "DeepSeek-AI 2024, DeepSeek-V3 technical report",
+    (SCALED,),
 )

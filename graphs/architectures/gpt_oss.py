@@ -6,7 +6,7 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of, windows_of
+from graphs.architectures.decoder import SCALED, decoder_of, experts_of, layers_of, rope_base, shape_of, windows_of
 from graphs.blocks.experts import Experts
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -64,4 +64,5 @@ ARCHITECTURE = Architecture(
         "vocab_size": 7,
     },
     "OpenAI 2025, gpt-oss-120b and gpt-oss-20b model card",
+    (SCALED,),
 )

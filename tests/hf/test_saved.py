@@ -35,7 +35,7 @@ def kept_by_layer(model, ids) -> list[int]:
 
 
 def besides(case: Case, layer: Layer) -> dict[str, int]:
-    """What they keep in such a layer and we do not, of what it has."""
+    """What they keep in such a layer, less what we keep in its stead."""
     return normalised(case, layer) | attended(case, layer) | fed(case, layer)
 
 
@@ -47,37 +47,37 @@ def normalised(case: Case, layer: Layer) -> dict[str, int]:
         width += (n.h + n.h_kv) * n.d_h
     if isinstance(attention, Latent):
         width += n.d_kv + (n.d_q if attention.q_latent else 0)
-    return {"values before the gain of their norm": n.rows * width}
+    return {"results of norms before their gain": n.rows * width}
 
 
 def attended(case: Case, layer: Layer) -> dict[str, int]:
     n = case.n
     if isinstance(layer.attention, Latent):
         return {
-            "latent and shared key are one tensor, kept whole for the former": n.rows * n.d_r,
-            "the shared key is copied to every head": n.rows * (n.h - 1) * n.d_r,
+            "latent and shared key as one tensor": n.rows * n.d_r,
+            "copies of the shared key": n.rows * (n.h - 1) * n.d_r,
         }
-    return {"keys and values are copied to the query heads": 2 * n.rows * (n.h - n.h_kv) * n.d_h}
+    return {"copies of keys and values": 2 * n.rows * (n.h - n.h_kv) * n.d_h}
 
 
 def fed(case: Case, layer: Layer) -> dict[str, int]:
     n = case.n
     if case.model.name == "gpt2":
-        return {"GELU is written as several operations, of which three more keep something": 3 * n.rows * n.d_ff}
+        return {"steps of GELU": 3 * n.rows * n.d_ff}
     if not isinstance(layer.ffn, Experts):
         return {}
     pairs = n.rows * n.E_a
     out = {
-        "tokens are copied to their experts": pairs * n.d,
-        "weights are copied to the tokens": 3 * pairs * n.d_e * n.d,
-        "kept scores are found by their places, which are no floating-point numbers": -pairs,
+        "copies of tokens for experts": pairs * n.d,
+        "copies of experts for tokens": 3 * pairs * n.d_e * n.d,
+        "places of kept scores, not the scores": -pairs,
     }
     if layer.ffn.clamped:
         return out | {"clamped gates and their sigmoids": 2 * pairs * n.d_e}
-    out |= {"gates are divided by their sum": pairs + n.rows}
+    out |= {"gates before they are divided, and their sum": pairs + n.rows}
     if layer.ffn.gates == SIGMOID:
-        return out | {"gates before they are scaled are not needed": -pairs}
-    return out | {"probabilities of all experts, before the choice": n.rows * n.E}
+        return out | {"no gates before they are scaled": -pairs}
+    return out | {"probabilities of all experts": n.rows * n.E}
 
 
 def tables(case: Case) -> int:
