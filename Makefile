@@ -48,12 +48,11 @@ check: setup ## compare every cell with its recorded verdict
 test: setup ## run the tests; ARGS="-k depth" passes options to pytest
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-test-torch: .venv/.torch ## compare with PyTorch (installs it into .venv first, about 900 MB)
-	@$(BIN)/python -c 'import torch'
-	@$(BIN)/python -m pytest tests/torch $(ARGS)
+test-torch: .venv/.torch ## compare with PyTorch and transformers (installs them into .venv first, about 1 GB)
+	@$(BIN)/python -m pytest -p tests.no_skips tests/torch tests/hf $(ARGS)
 
 .venv/.torch: .venv/.project
-	@timeout 900 $(BIN)/python $(PIP) 'torch==2.13.0'
+	@timeout 900 $(BIN)/python $(PIP) --no-build-isolation --editable '.[hf]'
 	@touch $@
 
 lint: setup ## style, types, and who may import whom

@@ -194,6 +194,9 @@ PATCHES: tuple[tuple[str, str, str], ...] = (
     ("graphs/ops/rms_norm.py", 'tape.pointwise("subtract", g, along)', "g"),
     ("graphs/ops/rotary.py", "back=not self.back", "back=self.back"),
     ("graphs/ops/route.py", "tape.apply(Fill(self.axis), kept) if self.dense else kept", "kept"),
+    ("graphs/ops/route.py", "-arrays[-1]", "-arrays[0]"),
+    ("graphs/ops/groups.py", "-SPOKESMEN:].sum(-1)", "-1:].sum(-1)"),
+    ("derive/costs/groups.py", "+ SPOKESMEN - 1)", "+ SPOKESMEN)"),
     ("graphs/ops/sink_softmax.py", "factor=sympy.Integer(-1))\n        dx", "factor=sympy.Integer(1))\n        dx"),
     (
         "derive/evaluate.py",

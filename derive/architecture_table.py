@@ -15,7 +15,15 @@ YES, NO = "yes", "no"
 
 def table() -> str:
     """One row for each architecture; a mesh dimension says yes where the tiny example can be cut over it."""
-    heads = ("architecture", "`model_type`", "layers", "loops", *(f"`{mesh}`" for mesh in DEGREES), "left out")
+    heads = (
+        "architecture",
+        "`model_type`",
+        "layers",
+        "loops",
+        *(f"`{mesh}`" for mesh in DEGREES),
+        "left out",
+        "as in `transformers`",
+    )
     rows = [_row(a) for a in architectures()]
     return "\n".join(_line(cells) for cells in (heads, ["---"] * len(heads), *rows)) + "\n"
 
@@ -24,7 +32,15 @@ def _row(a: Architecture) -> list[str]:
     model = a.example()
     cuts = [YES if cut_over(a, mesh) else NO for mesh in DEGREES]
     types = ", ".join(f"`{t}`" for t in a.model_types)
-    return [a.name, types, ", ".join(a.parts), str(len(periods(model.layers))), *cuts, "; ".join(a.left_out)]
+    return [
+        a.name,
+        types,
+        ", ".join(a.parts),
+        str(len(periods(model.layers))),
+        *cuts,
+        "; ".join(a.left_out),
+        ", ".join(a.compared),
+    ]
 
 
 def cut_over(a: Architecture, mesh: str) -> bool:

@@ -26,6 +26,7 @@ from graphs.ops.dropout import Dropout
 from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Fold, Unfold
+from graphs.ops.groups import Groups
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.pointwise import Pointwise
 from graphs.ops.positions import Positions
@@ -360,21 +361,42 @@ def _scatter(s: Scalars, op: Scatter, rows: Entries, ids: Entries) -> Entries:
     return _everywhere(s, op.table, lambda here: s.free() if here[axis] else summed.at[_pick(here, summed.names)])
 
 
-def _route(s: Scalars, op: Route, x: Entries) -> Entries:
-    """Top-k as k maxima, one after the other: each round waits for the winner before it and reads all scores."""
+def _maxima(s: Scalars, scores: list[int], count: int) -> list[int]:
+    """The largest ones, one after the other: each round waits for the winner before it and reads all scores."""
+    winners: list[int] = []
+    for _ in range(count):
+        winners.append(s.tree(list(scores)))
+        scores = [s.free(score, winners[-1]) for score in scores]
+    return winners
+
+
+def _groups(s: Scalars, op: Groups, x: Entries) -> Entries:
+    """The two largest of each group are added; the groups with the largest sums are found in the same way."""
+    out: dict[Index, int] = {}
+    lengths, where = _lengths(x), x.names.index(op.axis)
+    members = lengths[op.axis] // op.groups
+    for token in {i[:where] + i[where + 1 :] for i in x.at}:
+        row = {(*token[:where], e, *token[where:]): e // members for e in range(lengths[op.axis])}
+        of_group = [[x.at[i] for i, g in row.items() if g == group] for group in range(op.groups)]
+        last = _maxima(s, [s.operate(*_maxima(s, scores, 2)) for scores in of_group], op.kept)[-1]
+        out |= {i: s.free(x.at[i], last) for i in row}
+    return Entries(x.names, x.shape, out)
+
+
+def _route(s: Scalars, op: Route, values: Entries, *choice: Entries) -> Entries:
+    """Top-k as k maxima, one after the other."""
+    x = choice[0] if choice else values
     out: dict[Index, int] = {}
     lengths, k = _lengths(x), s.number(op.active)
     per = tuple(n for n in x.names if n != op.axis)
     for token in itertools.product(*(range(lengths[n]) for n in per)):
         here = dict(zip(per, token, strict=True))
         row = {e: x.at[_pick(here | {op.axis: e}, x.names)] for e in range(lengths[op.axis])}
-        scores, winner = list(row.values()), s.free()
-        for _ in range(k):
-            winner = s.tree(list(scores))
-            scores = [s.free(score, winner) for score in scores]
+        winner = _maxima(s, list(row.values()), k)[-1]
         for e in row:
             if s._kept(here | {op.axis: e}, lengths, op.axis, per, k):
-                out[_pick(here | {op.axis: e}, x.names)] = s.free(winner)
+                index = _pick(here | {op.axis: e}, x.names)
+                out[index] = s.free(winner, values.at[index])
     return Entries(x.names, x.shape, out)
 
 
@@ -432,6 +454,7 @@ WRITERS: dict[type, Callable[..., Entries | list[Entries]]] = {
     OneHot: _one_hot,
     Lookup: _lookup,
     Scatter: _scatter,
+    Groups: _groups,
     Route: _route,
     Dispatch: _dispatch,
     Sample: _sample,

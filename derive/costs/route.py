@@ -14,7 +14,7 @@ def route(site: Site) -> Cost:
         return FREE
     op = site.node.op
     assert isinstance(op, Route)
-    (scores,) = site.operands
+    scores = site.operands[0]
     kept, every = from_sympy(op.active), from_sympy(scores.axis(op.axis).extent)
     tokens = volume(scores.without(op.axis).axes, (), site.model)
     return Cost(product((tokens, kept, every - 1)), kept * site.chain(every))

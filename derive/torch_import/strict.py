@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from derive.torch_import.kinds import nature
+from derive.torch_import.kinds import name_of, nature
 from graphs.errors import GraphError
 
 
@@ -31,6 +31,8 @@ VECTOR_PRICES: Mapping[Any, Callable[..., int]] = {
     torch.ops.aten.vdot: _vector,
     torch.ops.aten.addmv: _added_vector,
 }
+#: what reads numbers off a tensor, such as which experts are needed: no graph has it, but it is no arithmetic
+READS = ("nonzero", "_local_scalar_dense")
 
 
 class Seen(TorchDispatchMode):  # type: ignore[misc]
@@ -63,4 +65,4 @@ def strict_flops(prices: Mapping[Any, Callable[..., int]] | None = None) -> Iter
 
 
 def _settled(op: Any, priced: set[Any]) -> bool:
-    return op.overloadpacket in priced or nature(op) not in (None, "contraction")
+    return op.overloadpacket in priced or name_of(op) in READS or nature(op) not in (None, "contraction")

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from graphs.architectures.config import Config
 from graphs.models.transformer import Transformer
 
+#: what the tests compare with the `transformers` library of Hugging Face
+COMPARED = ("outputs", "gradients", "FLOPs", "saved elements", "decoding", "parameters")
+
 
 @dataclass(frozen=True)
 class Architecture:
@@ -15,6 +18,7 @@ class Architecture:
 
     ``parts`` says in words what their layers are made of; ``tiny`` is a configuration that runs in no time;
     ``left_out`` is what the real model has besides, none of which is a matrix product or a parameter that is trained.
+    ``compared`` is what the tests compare with `transformers`.
     """
 
     name: str
@@ -24,6 +28,7 @@ class Architecture:
     tiny: Mapping[str, object]
     source: str
     left_out: tuple[str, ...] = ()
+    compared: tuple[str, ...] = COMPARED
 
     def example(self) -> Transformer:
         """The tiny configuration's model."""

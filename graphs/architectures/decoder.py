@@ -11,6 +11,8 @@ from graphs.sizes import Shape
 #: how long the sequences of a tiny example are, and how many of them there are
 TINY_BATCH, TINY_LENGTH = 2, 5
 MOST_LAYERS = 10_000
+#: what is left out of models with rotary positions that are made for long contexts
+SCALED = "the scaling of rotary positions for long contexts"
 
 
 def shape_of(config: Config, **further: int | None) -> Shape:
@@ -60,7 +62,7 @@ def heads_of(config: Config) -> tuple[int, int, int]:
 
 
 def rope_base(config: Config) -> float:
-    """Of the rotary positions; scaling them for long contexts changes angles alone."""
+    """Of the rotary positions; scaling them for long contexts changes numbers, but no operation."""
     return config.number("rope_theta", default=10000.0)
 
 

@@ -9,11 +9,12 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
+from graphs.architectures.decoder import SCALED, TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
 from graphs.blocks.experts import SIGMOID, Experts
 from graphs.blocks.gated import Gated
 from graphs.blocks.latent import Latent
 from graphs.models.transformer import Layer, Transformer
+from graphs.ops.groups import SPOKESMEN
 from graphs.sizes import Shape
 
 
@@ -28,13 +29,28 @@ def read(config: Config) -> Transformer:
         config.refuse(f"first_k_dense_replace is {dense!r}; give it a number of layers, 0 to {count}")
     scale = Fraction(str(config.number("routed_scaling_factor", default=1.0)))
     shared = config.optional("n_shared_experts")
-    experts = Experts(SIGMOID, sympy.Rational(scale.numerator, scale.denominator), shared=shared is not None)
+    groups, kept = _groups(config)
+    factor = sympy.Rational(scale.numerator, scale.denominator)
+    experts = Experts(SIGMOID, factor, shared=shared is not None, balanced=True, groups=groups, kept_groups=kept)
     attention = Latent(rope_base(config), q_latent=config.has("q_lora_rank"))
     layers = [Layer(attention, Gated() if i < dense else experts) for i in range(count)]
     modules = config.values.get("num_nextn_predict_layers") or 0
     if type(modules) is not int or modules < 0:
         config.refuse(f"num_nextn_predict_layers is {modules!r}; give it a number of modules, 0 for none")
     return replace(decoder_of(config, _shape(config, shared), layers), modules=modules)
+
+
+def _groups(config: Config) -> tuple[int, int]:
+    """How many groups of experts there are, and how many of them a token's experts come from."""
+    groups, kept = config.count("n_group", default=1), config.count("topk_group", default=1)
+    every, active = config.count("n_routed_experts"), config.count("num_experts_per_tok")
+    if kept > groups:
+        config.refuse(f"topk_group {kept} is more than n_group {groups}; change one")
+    if kept < groups and (every % groups or every // groups < SPOKESMEN):
+        config.refuse(f"n_routed_experts {every} are not {groups} groups of at least {SPOKESMEN}; change n_group")
+    if active > every * kept // groups:
+        config.refuse(f"num_experts_per_tok {active} is more than {kept} of {groups} groups have; change one")
+    return groups, kept
 
 
 def _shape(config: Config, shared: int | None) -> Shape:
@@ -65,7 +81,7 @@ ARCHITECTURE = Architecture(
     (
         "multi-head latent attention",
         "dense first layers",
-        "mixture of experts",
+        "mixture of experts chosen by groups and balanced",
         "shared experts",
         "multi-token prediction (on demand)",
         "rotary positions",
@@ -78,7 +94,8 @@ ARCHITECTURE = Architecture(
         "intermediate_size": 6,
         "kv_lora_rank": 6,
         "moe_intermediate_size": 2,
-        "n_routed_experts": 4,
+        "n_group": 3,
+        "n_routed_experts": 6,
         "n_shared_experts": 2,
         "num_attention_heads": 2,
         "num_experts_per_tok": 2,
@@ -88,12 +105,10 @@ ARCHITECTURE = Architecture(
         "qk_nope_head_dim": 3,
         "qk_rope_head_dim": 2,
         "routed_scaling_factor": 2.5,
+        "topk_group": 2,
         "v_head_dim": 4,
         "vocab_size": 7,
     },
     "DeepSeek-AI 2024, DeepSeek-V3 technical report",
-    (
-        "the bias that balances the choice of experts, which is adjusted and not trained",
-        "the choice of groups of experts before that of experts",
-    ),
+    (SCALED,),
 )

@@ -6,10 +6,11 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of, windows_of
+from graphs.architectures.decoder import SCALED, decoder_of, experts_of, layers_of, rope_base, shape_of, windows_of
 from graphs.blocks.experts import Experts
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
+from graphs.ops.pointwise import LIMIT, SLOPE
 
 
 def read(config: Config) -> Transformer:
@@ -19,9 +20,12 @@ def read(config: Config) -> Transformer:
     else:
         window = sympy.Integer(config.count("sliding_window"))
         windows = [None if i % 2 else window for i in range(count)]
+    config.must_be("swiglu_limit", only=LIMIT)
+    config.must_be("swiglu_alpha", only=SLOPE)
     bias = config.flag("attention_bias", default=True)
     layers = [
-        Layer(Grouped(rope_base(config), w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True)) for w in windows
+        Layer(Grouped(rope_base(config), w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True, clamped=True))
+        for w in windows
     ]
     shape = shape_of(
         config,
@@ -60,5 +64,5 @@ ARCHITECTURE = Architecture(
         "vocab_size": 7,
     },
     "OpenAI 2025, gpt-oss-120b and gpt-oss-20b model card",
-    ("the slope 1.702, the clamping and the added one of its activation",),
+    (SCALED,),
 )

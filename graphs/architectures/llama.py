@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of
+from graphs.architectures.decoder import SCALED, decoder_of, layers_of, rope_base, shape_of
 from graphs.blocks.gated import Gated
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -33,4 +33,5 @@ ARCHITECTURE = Architecture(
         "vocab_size": 7,
     },
     "Touvron et al. 2023; Llama Team 2024, The Llama 3 Herd of Models",
+    (SCALED,),
 )

@@ -29,6 +29,10 @@ class Scope:
         """A parameter over the axes, declared where it is first used; frozen where the model is adapted."""
         return self._declared(name, axes, Role.PARAMETER if self.shape.rank is None else Role.FROZEN)
 
+    def fixed(self, name: str, axes: str) -> Value:
+        """A parameter that is not trained."""
+        return self._declared(name, axes, Role.FROZEN)
+
     def _declared(self, name: str, axes: str, role: Role) -> Value:
         label = f"{self.prefix}{name}"
         if label not in self.build.inputs:

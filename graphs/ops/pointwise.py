@@ -39,6 +39,20 @@ def silu_slope(x: Array) -> Array:
     return np.asarray(s + x * s * (1 - s))
 
 
+#: gpt-oss: how far its gates and up projections go, and the slope of its gates
+LIMIT, SLOPE = 7.0, 1.702
+
+
+def clamped_swish(x: Array) -> Array:
+    low = np.minimum(x, LIMIT)
+    return np.asarray(low * sigmoid(SLOPE * low))
+
+
+def clamped_swish_slope(x: Array) -> Array:
+    s = sigmoid(SLOPE * x)
+    return np.asarray(np.where(x <= LIMIT, s + SLOPE * x * s * (1 - s), 0.0))
+
+
 EPSILON = 1e-5
 ONE = sympy.Integer(1)
 
@@ -58,6 +72,10 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
     "silu_grad": (2, lambda x, dy: dy * silu_slope(x)),
     "log_sigmoid": (1, lambda x: -np.logaddexp(0, -x)),
     "log_sigmoid_grad": (2, lambda x, dy: dy * sigmoid(-x)),
+    "clamped_swish": (1, clamped_swish),
+    "clamped_swish_grad": (2, lambda x, dy: dy * clamped_swish_slope(x)),
+    "clamped_next": (1, lambda x: np.clip(x, -LIMIT, LIMIT) + 1),
+    "clamped_next_grad": (2, lambda x, dy: np.where(abs(x) <= LIMIT, dy, 0.0)),
     "keep_finite": (2, lambda dy, x: np.where(np.isfinite(x), dy, 0.0)),
     "scale": (1, lambda x: x),
     "where_less": (3, lambda x, i, j: np.where(i < j, x, -np.inf)),
@@ -69,7 +87,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
 
 
 #: functions of one operand whose slope is the function ``<name>_grad`` of that operand and the cotangent
-ACTIVATIONS = ("gelu", "silu", "log_sigmoid")
+ACTIVATIONS = ("gelu", "silu", "log_sigmoid", "clamped_swish", "clamped_next")
 
 
 @dataclass(frozen=True)

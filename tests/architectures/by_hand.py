@@ -155,7 +155,10 @@ class Model:
 
     def expert_mean(self, x: Array, w: Mapping[str, Array]) -> Array:
         scores = x @ w["W_r"] + w.get("b_r", 0)
-        chosen = np.argsort(scores)[-int(self.keys["num_experts_per_tok"]) :]  # type: ignore[call-overload]
+        choice = sigmoid(scores) + w["balance"] if "balance" in w else scores.copy()
+        for lost in self.lost_groups(choice):
+            choice[lost] = -np.inf
+        chosen = np.argsort(choice)[-int(self.keys["num_experts_per_tok"]) :]  # type: ignore[call-overload]
         if self.kind == "deepseek_v3":
             gates = sigmoid(scores[chosen]) / sigmoid(scores[chosen]).sum()
             gates = gates * float(self.keys.get("routed_scaling_factor", 1.0))  # type: ignore[arg-type]
@@ -164,9 +167,21 @@ class Model:
         out = np.zeros_like(x)
         for gate, e in zip(gates, chosen, strict=True):
             bias = {n: w[f"b_{n}"][e] if f"b_{n}" in w else 0 for n in ("gate", "up", "down")}
-            a = silu(x @ w["W_gate"][e] + bias["gate"]) * (x @ w["W_up"][e] + bias["up"])
+            gated, up = x @ w["W_gate"][e] + bias["gate"], x @ w["W_up"][e] + bias["up"]
+            if self.kind == "gpt_oss":
+                gated, up = np.minimum(gated, 7), 1 + np.clip(up, -7, 7)
+                a = gated * sigmoid(1.702 * gated) * up
+            else:
+                a = silu(gated) * up
             out += gate * (a @ w["W_down"][e] + bias["down"])
         return out
+
+    def lost_groups(self, choice: Array) -> list[list[int]]:
+        """The experts of each group that is not among those whose two best have the largest sums."""
+        count, kept = (int(self.keys.get(n, 1)) for n in ("n_group", "topk_group"))  # type: ignore[call-overload]
+        groups = np.arange(len(choice)).reshape(count, -1)
+        worth = [sum(sorted(choice[list(g)])[-2:]) for g in groups]
+        return [list(groups[i]) for i in np.argsort(worth)[: count - kept]]
 
 
 #: inputs that belong to no layer

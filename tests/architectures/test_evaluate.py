@@ -41,7 +41,7 @@ def asked(*words: str) -> Any:
 
 # -- counts by hand ---------------------------------------------------------------------------------------------------
 PUBLISHED = {
-    "deepseek-v3": 671_026_404_352,  # without the biases that balance the choice of experts
+    "deepseek-v3": 671_026_419_200,  # 58 x 256 of them the biases that balance the choice of experts
     "gpt-oss-120b": 116_829_156_672,
     "gpt-oss-20b": 20_914_757_184,
     "gpt2": 124_439_808,
@@ -49,10 +49,13 @@ PUBLISHED = {
     "llama-3-70b": 70_553_706_496,
     "llama-3-8b": 8_030_261_248,
     "llama-3.1-405b": 405_853_388_800,
+    "mistral-7b": 7_241_732_096,
     "mixtral-8x7b": 46_702_792_704,
+    "phi-3-mini-4k": 3_821_079_552,
     "qwen2.5-72b": 72_706_203_648,
     "qwen3-235b-a22b": 235_093_634_560,
     "qwen3-4b": 4_022_468_096,
+    "starcoder2-3b": 3_030_371_328,
 }
 
 

@@ -31,6 +31,7 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
+from graphs.ops.groups import Groups
 from graphs.ops.lookup import Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import Pointwise
@@ -163,6 +164,9 @@ CASES: dict[str, tuple[Graph, Node]] = {
     "greedy choice": single(Sample("c"), tensor("b c")),
     "draw": single(Sample("c"), tensor("b c"), tensor("b")),
     "top-k": single(Route("e", SIZES.E_a), tensor("b s e")),
+    "top-k by other scores": single(Route("e", SIZES.E_a), tensor("b s e"), tensor("b s e")),
+    "best of three groups": single(Groups("w", 3, 2), Tensor((*tensor("b s").axes, Axis("w", 6 * SIZES.d)))),
+    "best group, inside": single(Groups("w", 2, 1), Tensor((Axis("w", 4 * SIZES.d), *tensor("b").axes))),
     "dropout of causal pairs": single(Dropout(Fraction(1, 3), "x"), tensor("s t", CAUSAL), tensor("", role=Role.INDEX)),
     "scatter, all ids equal": single(Scatter(tensor("v c").axes), tensor("b s c"), tensor("b s", role=Role.INDEX)),
 }

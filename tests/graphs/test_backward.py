@@ -25,6 +25,7 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
+from graphs.ops.groups import Groups
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import FUNCTIONS, Pointwise
@@ -164,6 +165,8 @@ RULES: dict[str, tuple[Op, tuple[Tensor, ...]]] = {
     "gelu": (Pointwise("gelu", 1 / sympy.sqrt(size("d"))), (P("s c"),)),
     "silu": (Pointwise("silu", size("h")), (P("s c"),)),
     "log_sigmoid": (Pointwise("log_sigmoid", size("h")), (P("s c"),)),
+    "clamped_swish": (Pointwise("clamped_swish", size("h")), (P("s c"),)),
+    "clamped_next": (Pointwise("clamped_next", size("h")), (P("s c"),)),
     "root mean square": (RMSNorm("c"), (P("s c"), P("c"))),
     "softmax with a sink": (SinkSoftmax("c"), (P("s f c"), P("f"))),
     "rotary positions": (Rotary("c", "s", 100.0), (P("s c"),)),
@@ -212,6 +215,15 @@ def test_the_gradient_of_a_routed_softmax_goes_to_the_kept_scores(dense: bool) -
     assert ((gradient != 0).sum(axis=1) == N["E_a"]).all()
 
 
+def test_nothing_flows_back_to_the_scores_that_others_are_chosen_by() -> None:
+    build = Builder("chosen by others")
+    (choice,) = build.add(Groups("c", 2, 1), build.input("choice", P("s c").with_role(Role.FROZEN)))
+    (kept,) = build.add(Route("c", size("E_a")), build.input("scores", P("s c")), choice)
+    graph = with_loss(build, build.add(Softmax("c"), kept)[0])
+    gradient = check_gradients(graph, training(graph))["grad:scores"]
+    assert ((gradient != 0).sum(axis=1) == N["E_a"]).all()
+
+
 def test_a_value_used_twice_gets_the_sum_of_both_gradients() -> None:
     build = Builder("twice")
     x = build.input("x", P("s c"))
@@ -230,7 +242,7 @@ def test_a_tied_table_gets_gradients_from_both_of_its_uses() -> None:
 
 #: kinds whose rule is tested in a model or above, and kinds that carry no gradient
 TESTED_ELSEWHERE = {Fill, Repeat, Route}
-NO_GRADIENT = {Constant, Discount, OneHot, Positions, Sample}
+NO_GRADIENT = {Constant, Discount, Groups, OneHot, Positions, Sample}
 GENERATION = "generation is not differentiated; train on a forward pass over its tokens"
 REFUSING = {
     Scatter: "scatter occurs in backward graphs only and is not differentiated again",

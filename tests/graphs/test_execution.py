@@ -27,6 +27,7 @@ from graphs.ops.excerpt import Excerpt, Insert
 from graphs.ops.fill import Fill
 from graphs.ops.fold import Blocks, Fold, Unfold
 from graphs.ops.foreign import Foreign
+from graphs.ops.groups import Groups
 from graphs.ops.lookup import Lookup, Scatter
 from graphs.ops.norm import LayerNorm
 from graphs.ops.pointwise import EPSILON, FUNCTIONS, Pointwise
@@ -172,6 +173,11 @@ GATES = np.where(RNG.permuted(np.tile(np.arange(4), (M, 1)), axis=1) < 2, RNG.un
 HEADS = Blocks(*(AXES[n] for n in "chk"))
 HELD, SHARES = Prefix("s", sympy.Integer(2)), np.array([0.0, 0.3, 0.77, 0.999])
 KEPT = np.where(np.sort(X, 1)[:, -2:-1] <= X, X, -np.inf)
+#: of each row the three neighbours whose two largest entries have the larger sum
+BEST_HALF = np.array(
+    [[x if (c < 3) == (sum(sorted(row[:3])[1:]) > sum(sorted(row[3:])[1:])) else -np.inf for c, x in enumerate(row)]
+     for row in X]
+)  # fmt: skip
 
 
 def turned(x: Array) -> Array:
@@ -281,6 +287,13 @@ RUNS: dict[str, tuple[Op, list[tuple[Tensor, Array]], Array]] = {
     ),
     "top-k": (Route("c", sympy.Integer(2)), [(T("s c"), X)], KEPT),
     "top-k along the first axis": (Route("c", size("E_a")), [(T("c s"), X.T)], KEPT.T),
+    "top-k by other scores": (
+        Route("c", size("E_a")),
+        [(T("s c"), Y), (T("s c"), X)],
+        np.where(np.isfinite(KEPT), Y, -np.inf),
+    ),
+    "best groups": (Groups("c", 2, 1), [(T("s c"), X)], BEST_HALF),
+    "best groups of the first axis": (Groups("c", 2, 1), [(T("c s"), X.T)], BEST_HALF.T),
     "excerpt": (Excerpt("c", Axis("i", sympy.Integer(3)), size("B")), [(T("s c"), X)], X[:, 2:5]),
     "excerpt of the same name": (
         Excerpt("s", Axis("s", sympy.Integer(2)), sympy.Integer(0)),
@@ -319,6 +332,14 @@ def test_an_operation_is_what_plain_numpy_says(name: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
+def clamped_swish(x: Array) -> Array:
+    low = np.where(x > 7, 7, x)
+    return low / (1 + np.exp(-1.702 * low))
+
+
+#: beyond the limits of what is clamped, on both sides
+FAR = 9 * X
+assert FAR.min() < -7 < 7 < FAR.max()
 PLAIN = {
     "add": X + Y,
     "subtract": X - Y,
@@ -334,6 +355,10 @@ PLAIN = {
     "silu_grad": Y * ((X + 1e-6) / (1 + np.exp(-X - 1e-6)) - (X - 1e-6) / (1 + np.exp(-X + 1e-6))) / 2e-6,
     "log_sigmoid": np.log(1 / (1 + np.exp(-X))),
     "log_sigmoid_grad": Y / (1 + np.exp(X)),
+    "clamped_swish": clamped_swish(FAR),
+    "clamped_swish_grad": Y * (clamped_swish(FAR + 1e-6) - clamped_swish(FAR - 1e-6)) / 2e-6,
+    "clamped_next": np.where(FAR > 7, 8, np.where(FAR < -7, -6, FAR + 1)),
+    "clamped_next_grad": Y * (abs(FAR) < 7),
     "keep_finite": np.where(np.isfinite(KEPT), X, 0),
     "scale": X,
     "where_less": np.where(KEPT < Y, X, -np.inf),
@@ -346,14 +371,14 @@ PLAIN = {
 
 @pytest.mark.parametrize("fn", FUNCTIONS)
 def test_a_pointwise_function_is_what_plain_numpy_says_times_its_factor(fn: str) -> None:
-    first = X**2 if fn in ("log", "rsqrt") else X
+    first = X**2 if fn in ("log", "rsqrt") else FAR if fn.startswith("clamped") else X
     second = KEPT if fn in ("keep_finite", "where_less", "where_less_grad") else Y
     arrays = (first, second, Y)[: FUNCTIONS[fn][0]]
     build = Builder("single")
     values = [build.input(f"x{i}", T("s c")) for i in range(len(arrays))]
     build.output("y", build.add(Pointwise(fn, 1 / sympy.sqrt(size("h"))), *values)[0])
     result = run(build.graph(), {f"x{i}": a for i, a in enumerate(arrays)}, N)["y"]
-    np.testing.assert_allclose(result, PLAIN[fn] / np.sqrt(N["h"]), rtol=1e-6)
+    np.testing.assert_allclose(result, PLAIN[fn] / np.sqrt(N["h"]), rtol=1e-6, atol=1e-12)
 
 
 def test_pointwise_operands_broadcast_by_name_whatever_their_order() -> None:
