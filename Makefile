@@ -49,7 +49,7 @@ test: setup ## run the tests; ARGS="-k depth" passes options to pytest
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-torch: .venv/.torch ## compare with PyTorch and transformers (installs them into .venv first, about 1 GB)
-	@$(BIN)/python -m pytest -p tests.no_skips tests/torch tests/hf $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -p tests.no_skips tests/torch tests/hf $(ARGS)
 
 .venv/.torch: .venv/.project
 	@timeout 900 $(BIN)/python $(PIP) --no-build-isolation --editable '.[hf]'

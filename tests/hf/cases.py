@@ -95,6 +95,13 @@ TINY: dict[str, list[Case]] = {
 TINY_BY_NAME = {f"{name}-{i}": case for name, cases in TINY.items() for i, case in enumerate(cases)}
 #: longer than gpt-oss's window
 PUBLIC = {name: Case(load(name).values, B=2, m=130) for name in shipped()}
+#: of each model type the smallest
+SMALLEST = {
+    min(names, key=lambda name: PUBLIC[name].setting.parameters()["total"].rank)
+    for kind in TINY
+    if (names := [name for name, case in PUBLIC.items() if case.keys["model_type"] == kind])
+}
+ONE_OF_EACH = {name: case for name, case in PUBLIC.items() if name in SMALLEST}
 
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:

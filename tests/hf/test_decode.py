@@ -17,7 +17,7 @@ from derive.evaluate import Setting
 from derive.torch_import.strict import strict_flops
 from graphs.execute import run
 from graphs.models.transformer import Transformer, forward
-from tests.hf.cases import PUBLIC, TINY, TINY_BY_NAME, Case, each
+from tests.hf.cases import ONE_OF_EACH, TINY, TINY_BY_NAME, Case, each
 from tests.hf.models import build, double_precision, nothing_hidden, randomised, tokens, weights
 from tests.hf.weights import arrays, ours
 
@@ -101,7 +101,7 @@ def test_every_step_costs_chooses_and_caches_what_theirs_does(case: Case) -> Non
         np.testing.assert_array_equal(logits[:, -1].argmax(-1), theirs.ids[:, m])
 
 
-@each(PUBLIC)
+@each(ONE_OF_EACH)
 def test_every_step_of_a_public_model_costs_and_caches_what_theirs_does(case: Case) -> None:
     """On the meta device, within all windows; which tokens are chosen is not known there."""
     case = replace(case, m=8)
