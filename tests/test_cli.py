@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,13 +118,6 @@ def test_tables_writes_nothing_when_a_cell_cannot_be_derived(tmp_path: Path, mon
 
 def committed() -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(output_folder().iterdir())}
-
-
-def test_another_hash_seed_writes_the_committed_bytes(tmp_path: Path) -> None:
-    """The seed of this process is another one, and what it writes is compared with what is committed too."""
-    environment = {**os.environ, "PYTHONHASHSEED": "1"}
-    subprocess.run([*DERIVE, "tables", "--out", str(tmp_path)], check=True, capture_output=True, env=environment)
-    assert {p.name: p.read_bytes() for p in sorted(tmp_path.iterdir())} == committed()
 
 
 def test_the_committed_output_is_what_the_code_writes(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def run(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+def run(installed: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(installed), **settings}
     command = [sys.executable, "-m", "derive.cli", *words]
     return subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True, check=False)
 
@@ -56,8 +56,14 @@ def test_an_installed_check_agrees_with_the_record(installed: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_installed_tables_needs_a_folder_to_write_to(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_tables_needs_a_folder_to_write_to(installed: Path) -> None:
     refused = run(installed, "tables")
     assert refused.returncode == 2
     assert "name a folder with --out" in refused.stderr
-    assert "table_vii.tex" in run(installed, "tables", "--out", str(tmp_path)).stdout
+
+
+def test_an_installed_tables_writes_the_committed_bytes_under_any_hash_seed(installed: Path, tmp_path: Path) -> None:
+    """The seed of this process is another one, and what it writes is compared with what is committed too."""
+    assert "table_vii.tex" in run(installed, "tables", "--out", str(tmp_path), PYTHONHASHSEED="1").stdout
+    committed = {p.name: p.read_bytes() for p in (ROOT / "tables" / "out").iterdir()}
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == committed
