@@ -13,16 +13,15 @@ from graphs.models.transformer import Layer, Transformer
 
 
 def read(config: Config) -> Transformer:
-    count = layers_of(config)
+    config.needs("num_key_value_heads", "head_dim")
+    count, base = layers_of(config), rope_base(config, default=150000.0)
     if config.has("layer_types"):
         windows = windows_of(config)
     else:
         window = sympy.Integer(config.count("sliding_window"))
         windows = [None if i % 2 else window for i in range(count)]
     bias = config.flag("attention_bias", default=True)
-    layers = [
-        Layer(Grouped(rope_base(config), w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True)) for w in windows
-    ]
+    layers = [Layer(Grouped(base, w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True)) for w in windows]
     shape = shape_of(
         config,
         d_ff=None,

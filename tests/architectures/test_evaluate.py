@@ -22,7 +22,6 @@ from derive.measure import Question
 from derive.memory import Widths
 from derive.options import parse_amount
 from graphs.architectures import Config, architectures, model_of
-from graphs.errors import GraphError
 from graphs.models.transformer import Transformer
 from graphs.transforms.backward import Recompute
 
@@ -207,53 +206,6 @@ def test_the_table_shows_the_numbers_of_the_object() -> None:
         assert all(f"{n:,}" in text for n in group.values()), name
 
 
-REFUSED: dict[str, tuple[dict[str, object], str]] = {
-    "an unknown type": ({"model_type": "mamba"}, "model_type 'mamba' is unknown; known are deepseek_v3, gpt2, "),
-    "no type": ({"model_type": None}, "the key 'model_type' is missing; add it to the configuration"),
-    "a missing key": ({"hidden_size": None}, "the key 'hidden_size' is missing; add it to the configuration"),
-    "a text for a number": ({"vocab_size": "7"}, "vocab_size is '7'; give it a positive integer"),
-    "a truth for a number": ({"vocab_size": True}, "vocab_size is True; give it a positive integer"),
-    "heads that do not divide": ({"num_attention_heads": 3}, "num_key_value_heads 2 does not divide num_attention_h"),
-    "a width that is no multiple": ({"hidden_size": 9}, "num_attention_heads 4 does not divide hidden_size 9; change"),
-    "another activation": ({"hidden_act": "gelu"}, "hidden_act is 'gelu'; only 'silu' is supported"),
-    "too many layers": ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000; a model has at most 10000 lay"),
-    "an infinite number": ({"rope_theta": float("inf")}, "rope_theta is inf; give it a positive number"),
-    "no list": ({"model_type": "qwen3", "layer_types": 3}, "layer_types is 3; give it a list"),
-    "an odd list": ({"model_type": "qwen3", "layer_types": [[], {}]}, "layer_types has [], of which nothing is known"),
-    "a short list": (
-        {"model_type": "qwen3", "layer_types": []},
-        "layer_types names 0 layers, num_hidden_layers is 2; ",
-    ),
-    "more active experts than there are": (
-        {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 3},
-        "num_experts_per_tok 3 is more than num_local_experts 2; change one",
-    ),
-    "a number for a truth": ({"mlp_bias": 1}, "mlp_bias is 1; give it true or false"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_configuration_that_cannot_be_read_is_one_sentence_that_names_the_place(name: str, tmp_path: Path) -> None:
-    changes, sentence = REFUSED[name]
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({**KNOWN["llama"].tiny, **changes}), encoding="utf-8")
-    result = CliRunner().invoke(main, ["evaluate", "--config", str(path)])
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"derive: {path}: {sentence}")
-    assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [("[1]", "a configuration is one JSON object"), ("{", "not valid JSON"), ("", "not valid JSON")],
-)
-def test_a_file_that_is_no_object_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(GraphError, match=sentence):
-        load(str(path))
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -330,37 +282,3 @@ def test_fused_attention_keeps_nothing_for_each_pair_of_positions(name: str) -> 
         return kept[0] - 2 * kept[1] + kept[2]
 
     assert bend(Recompute.SELECTIVE) == 0 < bend(Recompute.NONE)
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    max_leaves=3,
-)
-OPTIONAL = ("layer_types", "mlp_only_layers", "rope_theta", "head_dim", "num_nextn_predict_layers", "attention_bias")
-
-
-def refusal(name: str, keys: dict[str, object]) -> str | None:
-    """The sentence with which a configuration is refused, if it is."""
-    try:
-        return None if model_of(Config(keys, name)).layers else "no layers"
-    except GraphError as error:
-        return str(error)
-
-
-@settings(max_examples=300)
-@given(name=st.sampled_from(list(KNOWN)), data=st.data(), value=ANYTHING)
-def test_whatever_a_configuration_says_it_is_read_or_refused_in_one_sentence(
-    name: str, data: st.DataObject, value: object
-) -> None:
-    key = data.draw(st.sampled_from([*KNOWN[name].tiny, *OPTIONAL]))
-    said = refusal(name, {**KNOWN[name].tiny, key: value})
-    assert said is None or said.startswith(f"{name}: ")
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_key_that_is_needed_is_named_when_it_is_missing(name: str) -> None:
-    said = {key: refusal(name, {k: v for k, v in KNOWN[name].tiny.items() if k != key}) for key in KNOWN[name].tiny}
-    assert all(key in sentence for key, sentence in said.items() if sentence is not None)
-    assert said["model_type"]
-    assert said["vocab_size"]
