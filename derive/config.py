@@ -18,6 +18,8 @@ def shipped() -> dict[str, Path]:
 
 def load(word: str) -> Config:
     """The configuration in the file at that path, or the public one of that name; OSError where there is none."""
+    if not word:
+        raise GraphError("the name of the configuration is empty; name a config.json")
     path = Path(word)
     if not path.is_file() and word in shipped():
         path = shipped()[word]

@@ -9,7 +9,16 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base, turned
+from graphs.architectures.decoder import (
+    MOST_LAYERS,
+    TINY_BATCH,
+    TINY_LENGTH,
+    decoder_of,
+    experts_of,
+    layers_of,
+    rope_base,
+    turned,
+)
 from graphs.blocks.experts import SIGMOID, Experts
 from graphs.blocks.gated import Gated
 from graphs.blocks.latent import Latent
@@ -33,8 +42,9 @@ def read(config: Config) -> Transformer:
     experts = Experts(SIGMOID, sympy.Rational(scale.numerator, scale.denominator), shared=shared is not None)
     attention = Latent(rope_base(config), q_latent=config.has("q_lora_rank"))
     layers = [Layer(attention, Gated() if i < dense else experts) for i in range(count)]
-    modules = config.values.get("num_nextn_predict_layers") or 0
-    if type(modules) is not int or modules < 0:
+    modules = config.values.get("num_nextn_predict_layers")
+    modules = 0 if modules is None else modules
+    if type(modules) is not int or not 0 <= modules <= MOST_LAYERS:
         config.refuse(f"num_nextn_predict_layers is {shown(modules)}; give it a number of modules, 0 for none")
     return replace(decoder_of(config, _shape(config, shared), layers), modules=modules)
 

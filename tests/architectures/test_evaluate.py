@@ -121,6 +121,39 @@ def test_memory_is_that_of_the_parameters_and_of_what_the_backward_pass_reads() 
     assert found["activations"].rank == layers * layer + b * m * (2 * d + 1 + v)
 
 
+def test_parameters_at_work_for_a_token_are_those_of_its_experts_and_the_products_leave_norms_and_tables_out() -> None:
+    d, h, h_kv, width, f, v, layers, experts, chosen = 8, 4, 2, 2, 6, 7, 2, 4, 2
+    attention, router, expert = d * width * (2 * h + 2 * h_kv), d * experts, 3 * d * f
+    norms, ends = layers * 2 * d + d, 2 * v * d
+    found = {name: n.rank for name, n in Setting(tiny("mixtral"), S=2, T=2).parameters().items()}
+    assert found["total"] == layers * (attention + router + experts * expert) + norms + ends == 1752
+    assert found["active"] == layers * (attention + router + chosen * expert) + norms + ends == 1176
+    assert found["matmul"] == layers * (attention + router + chosen * expert) + v * d == 1080
+
+
+def test_modules_that_predict_further_tokens_take_no_part_in_generation() -> None:
+    model = tiny("deepseek")
+    plain, ahead = (Setting(m, B=2, S=4, T=3) for m in (model, model.predicting()))
+    assert ahead.work()["generation"] == plain.work()["generation"]
+    assert ahead.depth()["generation"] == plain.depth()["generation"]
+    assert ahead.cache() == plain.cache()
+    assert ahead.work()["forward"].rank > plain.work()["forward"].rank
+    assert ahead.parameters()["total"].rank > plain.parameters()["total"].rank
+
+
+@pytest.mark.parametrize("B", [1, 3])
+def test_computing_a_layer_again_is_its_forward_pass_without_the_last_product(B: int) -> None:
+    """By hand: what is done again of a dense layer are 2 B m d d_ff FLOPs less than what its forward pass does."""
+    m, d, h, h_kv, width, f, layers = 6, 8, 4, 2, 2, 6, 2
+    projections, gate_up_down = 2 * B * m * d * width * (2 * h + 2 * h_kv), 3 * 2 * B * m * d * f
+    layer = projections + gate_up_down + B * m * (m + 1) // 2 * 4 * h * width
+    plain, again = (
+        Setting(tiny("llama"), B=B, S=4, T=2, recompute=r).work() for r in (Recompute.NONE, Recompute.LAYER_BOUNDARY)
+    )
+    assert plain["forward"].rank == again["forward"].rank == layers * layer + 2 * B * m * d * 7
+    assert again["backward"].rank - plain["backward"].rank == layers * (layer - 2 * B * m * d * f)
+
+
 # -- degrees ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["llama", "mixtral"])
 def test_ranks_that_share_sequences_share_the_work_and_keep_all_parameters(name: str) -> None:
@@ -193,8 +226,11 @@ def test_bytes_are_those_of_the_widths_of_each_role() -> None:
 
 
 def test_generation_is_left_out_where_positions_are_cut() -> None:
+    """So is the whole cache: a rank would hold keys of positions that nothing says how decoding shares out."""
     data = asked("--config", "llama-3-8b", "--degree", "P_c=4")
-    assert "generation" not in data["work"]
+    for view in (data, data["per_rank"], data["global"]):
+        assert "generation" not in view["work"] | view["depth"]
+        assert list(view["kv_cache"]) == ["elements_per_token", "bytes_per_token"]
     text = CliRunner().invoke(main, ["evaluate", "--config", "llama-3-8b", "--degree", "P_c=4"])
     assert text.exit_code == 0
 
@@ -209,9 +245,23 @@ def test_the_table_shows_the_numbers_of_the_object() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("llama-3-8b", "--degree", "P_t=16"), "axis 'h' has 8/P_t = 1/2 entries on a rank; change the sizes"),
+        (
+            ("llama-3-8b", "--degree", "P_t=16"),
+            "P_t=16 does not divide 8, the number of heads (of keys and values); change one",
+        ),
+        (
+            ("llama-3-8b", "--degree", "P_d=3"),
+            "P_d=3 does not divide 1, the number of sequences of the batch (B); change",
+        ),
+        (("llama-3-8b", "--degree", "P_p=3"), "P_p=3 does not divide 32, the number of layers of llama; change one"),
+        (("mixtral-8x7b", "--degree", "P_e=3"), "P_e=3 does not divide 8, the number of experts; change one"),
         (("llama-3-8b", "--degree", "P_e=2"), "llama has nothing that is cut over P_e; leave that degree out"),
-        (("deepseek-v3", "--degree", "P_p=2"), "deepseek_v3 has 2 loops of unlike layers, which no pipeline cuts; "),
+        (
+            ("gpt-oss-20b", "--degree", "P_c=2"),
+            "gpt_oss has sliding windows, of which the rank with most pairs is not ",
+        ),
+        (("llama-3-8b", "--set", f"S={'9' * 5000}"), "'9999999999999999999999999999999999999999999999999999999..."),
+        (("",), "the name of the configuration is empty; name a config.json"),
         (("llama-3-8b", "--set", "m=2"), "m follows from the rest here; give B, S, T alone"),
         (("gpt2",), "gpt2 has learned positions for 1024 tokens, not for S+T = 2048; make S or T smaller"),
         (("llama-3-8b", "--device-memory", "80G"), "'80G': an amount of memory is a whole number of bytes, or of kB, "),
