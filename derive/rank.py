@@ -80,8 +80,8 @@ class Rank:
             raise GraphError(f"{self.model.name} has nothing that is cut over {idle[0]}; leave that degree out")
         if "P_c" in self.degrees and any(isinstance(r, Window) for t in tensors_of(graph) for r in t.domain):
             raise GraphError(
-                f"{self.model.name} has sliding windows, of which the rank with most pairs is not counted where positions"
-                " are cut; leave P_c out"
+                f"{self.model.name} has sliding windows, of which the rank with most pairs is not counted where "
+                "positions are cut; leave P_c out"
             )
         return split
 

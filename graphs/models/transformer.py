@@ -82,17 +82,9 @@ class Transformer:
             raise GraphError(
                 f"P_p={count} does not divide {len(self.layers)}, the number of layers of {self.name}; change one"
             )
-        ends = [(i == 0, i == count - 1) for i in range(count)]
-        return [
-            replace(
-                self,
-                layers=self.layers[i * each : (i + 1) * each],
-                ahead=self.ahead if last else 0,
-                first=first,
-                last=last,
-            )
-            for i, (first, last) in enumerate(ends)
-        ]
+        cut = [self.layers[i : i + each] for i in range(0, len(self.layers), each)]
+        last = count - 1
+        return [replace(self, layers=part, first=i == 0, last=i == last) for i, part in enumerate(cut)]
 
     def predicting(self) -> Transformer:
         """With its modules for further tokens in place; GraphError where it has none."""

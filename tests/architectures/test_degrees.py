@@ -1,4 +1,4 @@
-"""A model on several ranks: stages of a pipeline run and add up to the model, and shares are what hands say they are."""
+"""A model on several ranks: stages of a pipeline run and add up to the model, shares are those counted by hand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from derive.work import Term, work_terms
 from graphs.architectures import Config, architectures, model_of
 from graphs.execute import run
 from graphs.models.transformer import Transformer, forward, periods, step
-from graphs.schemes import schemes
+from graphs.schemes import Scheme, schemes
 from graphs.transforms.backward import Recompute, training
 from graphs.transforms.partition import partition
+from tests.architectures.by_hand import OUTSIDE
 from tests.strategies import arrays_for
 
 KNOWN = {a.name: a for a in architectures()}
@@ -28,6 +29,7 @@ def tiny(name: str, **changes: object) -> Transformer:
 #: models and numbers of stages; several have stages of unlike layers
 PIPELINES: dict[str, tuple[Transformer, int]] = {
     "llama": (tiny("llama"), 2),
+    "llama, equal stages between the ends": (tiny("llama", num_hidden_layers=4), 4),
     "llama, tied": (tiny("llama", tie_word_embeddings=True), 2),
     "llama, adapted": (tiny("llama").at(rank=2), 2),
     "gpt2": (tiny("gpt2"), 2),
@@ -53,11 +55,10 @@ def places(model: Transformer) -> list[tuple[str, int]]:
 
 def of_layers(model: Transformer, arrays: Arrays) -> list[Arrays]:
     """What is stacked, layer by layer; a name that has no prefix belongs to a layer if nothing outside is called so."""
-    outside = ("W_e", "W_u", "W_p", "gain_f", "bias_f", "ids", "targets", "x", "d:", "out", "loss", "ahead")
+    inside = {n: a for n, a in arrays.items() if n not in OUTSIDE and not n.startswith(("ahead", "ids", "targets"))}
     out = []
     for prefix, k in places(model):
-        mine = {n: a for n, a in arrays.items() if n.startswith(prefix) and not n.startswith(outside)}
-        out.append({n.removeprefix(prefix): a[k] for n, a in mine.items()})
+        out.append({n.removeprefix(prefix): a[k] for n, a in inside.items() if n.startswith(prefix)})
     return out
 
 
@@ -91,10 +92,10 @@ def test_stages_one_after_the_other_compute_what_the_model_computes(name: str, r
     np.testing.assert_allclose(x, expected["out"], rtol=1e-9, atol=1e-11)
     found: list[Arrays] = []
     outside: Arrays = {}
+    handed: Arrays = {}
     for stage, own in reversed(list(zip(stages, given, strict=True))):
-        handed = {} if stage.last else {"d:out": back}
         results = run(step(stage, recompute), own | handed, N)
-        back = results.get("d:x", np.zeros(()))
+        handed = {} if stage.first else {"d:out": results["d:x"]}
         mine = gradients(results)
         found = of_layers(stage, mine) + found
         for parameter in mine.keys() - stacked(stage, of_layers(stage, mine)).keys():
@@ -122,12 +123,10 @@ def test_stages_together_do_and_hold_what_one_device_does(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "mesh"), [(n, m) for n in ("llama", "llama, tied", "gpt2") for m in (None, "P_d")])
 def test_equal_stages_cost_what_the_graph_of_one_that_all_of_them_run_costs(name: str, mesh: str | None) -> None:
-    """That graph is the model's with its layers cut over P_p, whose occurrences outside are the first's or the last's."""
+    """That graph is the model's with its layers cut over P_p; what is outside of them is the first's or the last's."""
     model, degrees = PIPELINES[name][0], {"P_p": 2} | ({mesh: 2} if mesh else {})
-    setting, entries = Setting(model, B=2, S=3, T=3, degrees=degrees), schemes()["Pipeline"].entries
-    scheme = schemes()["Pipeline"] if mesh is None else type(schemes()["Data"])(
-        "both", entries + schemes()["Data"].entries, source="tests"
-    )  # fmt: skip
+    setting, both = Setting(model, B=2, S=3, T=3, degrees=degrees), ["Pipeline", *(["Data"] if mesh else [])]
+    scheme = Scheme("both", tuple(e for n in both for e in schemes()[n].entries), source="tests")
     graph = partition(training(forward(model.at(B=2, m=6), loss=True)), scheme)
 
     def most(terms: list[Term]) -> int:
@@ -146,8 +145,8 @@ def test_the_stage_that_has_most_may_be_of_either_kind_of_layer() -> None:
     m, d, h, k, r, v, latent, q, f, e, w, shared, V = 6, 8, 2, 3, 2, 4, 6, 5, 6, 4, 2, 4, 7
     attention = d * q + q * h * (k + r) + d * (latent + r) + latent * h * (k + v) + h * v * d
     pairs = m * (m + 1) // 2 * 2 * h * (k + r + v)
-    for width in (f, 60):  # of the dense layer, which does less or more than the others and the logits
-        model = tiny("deepseek", intermediate_size=width)
+    models = {width: tiny("deepseek", intermediate_size=width) for width in (f, 60)}
+    for width, model in models.items():  # the dense layer does less or more than another and the logits
         dense = 2 * m * (attention + 3 * d * width) + pairs
         sparse = 2 * m * (attention + d * e + 2 * 3 * d * w + 3 * d * shared) + pairs
         logits = 2 * m * d * V
@@ -155,7 +154,7 @@ def test_the_stage_that_has_most_may_be_of_either_kind_of_layer() -> None:
         assert found == Amount(max(dense, sparse + logits), dense + 2 * sparse + logits)
     norms = 2 * d + q + latent
     held = [norms + attention + 3 * d * 60 + V * d, norms + attention + d * e + e * 3 * d * w + 3 * d * shared]
-    found = Setting(model, S=3, T=3, degrees={"P_p": 3}).parameters()["total"]
+    found = Setting(models[60], S=3, T=3, degrees={"P_p": 3}).parameters()["total"]
     assert found == Amount(held[0], held[0] + 2 * held[1] + V * d + d)
 
 

@@ -21,6 +21,7 @@ from derive.generation import generation_work
 from derive.measure import Question
 from derive.memory import Widths
 from derive.options import parse_amount
+from derive.rank import alike
 from graphs.architectures import Config, architectures, model_of
 from graphs.models.transformer import Transformer
 from graphs.transforms.backward import Recompute
@@ -247,20 +248,23 @@ def test_the_table_shows_the_numbers_of_the_object() -> None:
     [
         (
             ("llama-3-8b", "--degree", "P_t=16"),
-            "P_t=16 does not divide 8, the number of heads (of keys and values); change one",
+            "P_t=16 does not divide 8, the number of heads (of keys and ",
         ),
         (
             ("llama-3-8b", "--degree", "P_d=3"),
-            "P_d=3 does not divide 1, the number of sequences of the batch (B); change",
+            "P_d=3 does not divide 1, the number of sequences of the batch (B",
         ),
         (("llama-3-8b", "--degree", "P_p=3"), "P_p=3 does not divide 32, the number of layers of llama; change one"),
         (("mixtral-8x7b", "--degree", "P_e=3"), "P_e=3 does not divide 8, the number of experts; change one"),
         (("llama-3-8b", "--degree", "P_e=2"), "llama has nothing that is cut over P_e; leave that degree out"),
         (
             ("gpt-oss-20b", "--degree", "P_c=2"),
-            "gpt_oss has sliding windows, of which the rank with most pairs is not ",
+            "gpt_oss has sliding windows, of which the rank with most pairs is ",
         ),
-        (("llama-3-8b", "--set", f"S={'9' * 5000}"), "'9999999999999999999999999999999999999999999999999999999..."),
+        (
+            ("llama-3-8b", "--set", f"S={'9' * 5000}"),
+            "'99999999999999999999999999999999999999999999999999999999...: a num",
+        ),
         (("",), "the name of the configuration is empty; name a config.json"),
         (("llama-3-8b", "--set", "m=2"), "m follows from the rest here; give B, S, T alone"),
         (("gpt2",), "gpt2 has learned positions for 1024 tokens, not for S+T = 2048; make S or T smaller"),
@@ -312,6 +316,14 @@ def test_generating_takes_as_long_as_its_steps_one_after_the_other(S: int, T: in
     prefill = max(queries, tree(8) + tree(6)) + tree(3) + tree(S) + after
     steps = sum(queries + tree(3) + tree(6) + tree(S + t) + tree(6) + after for t in range(1, T))
     assert Setting(model, S=S, T=T).depth()["generation"].rank == prefill + steps
+
+
+def test_lengths_of_one_height_of_a_tree_are_counted_together() -> None:
+    for first, end in ((1, 1), (1, 2), (2, 20), (3, 9), (4, 6), (5, 9), (9, 40)):
+        groups = list(alike(first, end))
+        heights = [(m - 1).bit_length() for m, times in groups for _ in range(times)]
+        assert heights == [(m - 1).bit_length() for m in range(first, end)]
+        assert len(groups) == len(set(heights))
 
 
 @pytest.mark.parametrize("name", ["mistral", "deepseek"])
