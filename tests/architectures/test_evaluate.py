@@ -155,6 +155,19 @@ def test_computing_a_layer_again_is_its_forward_pass_without_the_last_product(B:
     assert again["backward"].rank - plain["backward"].rank == layers * (layer - 2 * B * m * d * f)
 
 
+@pytest.mark.parametrize(("name", "spared"), [("mixtral", 0), ("deepseek", 8 * 6 + 2 * 8 * 4)])
+def test_routed_experts_are_computed_again_as_a_whole_and_shared_ones_without_the_last_product(
+    name: str, spared: int
+) -> None:
+    """The gates read what routed experts give; DeepSeek has a dense layer of 6 channels, and two shared ones of 4."""
+    B, m, d = 2, 6, 8
+    plain, again = (
+        Setting(tiny(name), B=B, S=4, T=2, recompute=r).work() for r in (Recompute.NONE, Recompute.LAYER_BOUNDARY)
+    )
+    layers = plain["forward"].rank - 2 * B * m * d * 7
+    assert again["backward"].rank - plain["backward"].rank == layers - 2 * B * m * spared
+
+
 # -- degrees ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["llama", "mixtral"])
 def test_ranks_that_share_sequences_share_the_work_and_keep_all_parameters(name: str) -> None:
