@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from derive.depth import DepthRule, depth
 from derive.evaluate import MESHES, Amount, Setting
 from derive.memory import Widths, saved_terms, state_terms
 from derive.work import Term, work_terms
@@ -174,6 +175,17 @@ def test_on_a_rank_there_is_the_larger_of_the_first_and_the_last_stage(tied: boo
     logits = alone["activations"].rank - 2 * of_layer
     bytes_each = 2 + 2 + 4 * 3
     assert setting.held() == of_layer + max(bytes_each * first, bytes_each * last + logits)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-oss, one layer on a stage", "deepseek"])
+def test_a_stage_goes_back_only_after_it_went_forward(name: str) -> None:
+    """What a stage is handed back depends on what it handed on, so its chain is its two passes one after the other."""
+    model, count = PIPELINES[name]
+    for rank, _ in Setting(model, B=2, S=3, T=3, degrees={"P_p": count}).stages[:-1]:
+        rule = DepthRule(rank.costs, counted=lambda graph, node: node.phase != "forward")
+        (back,) = {a.form for a in depth(rank.training, rule)}
+        found = rank.depth()
+        assert found["training_step"] == found["forward"] + back.evaluate({}) > found["forward"]
 
 
 # -- other degrees ----------------------------------------------------------------------------------------------------
