@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from derive.evaluate import ALONE, Setting
+from derive.evaluate import MESHES, PIPELINE, Setting
 from graphs.architectures import Architecture, architectures
 from graphs.errors import GraphError
 from graphs.models.transformer import forward, periods
 
-DEGREES = dict.fromkeys(ALONE, 2)
 YES, NO = "yes", "no"
 
 
@@ -20,7 +19,7 @@ def table() -> str:
         "`model_type`",
         "layers",
         "loops",
-        *(f"`{mesh}`" for mesh in DEGREES),
+        *(f"`{mesh}`" for mesh in MESHES),
         "left out",
         "as in `transformers`",
     )
@@ -30,7 +29,7 @@ def table() -> str:
 
 def _row(a: Architecture) -> list[str]:
     model = a.example()
-    cuts = [YES if cut_over(a, mesh) else NO for mesh in DEGREES]
+    cuts = [YES if cut_over(a, mesh) else NO for mesh in MESHES]
     types = ", ".join(f"`{t}`" for t in a.model_types)
     return [
         a.name,
@@ -45,11 +44,13 @@ def _row(a: Architecture) -> list[str]:
 
 def cut_over(a: Architecture, mesh: str) -> bool:
     """Can the example be cut over the mesh dimension at all, if its sizes are multiples of the degree?"""
-    setting = Setting(a.example(), S=2, T=2, degrees={mesh: DEGREES[mesh]})
-    try:
-        setting.rank_graph(forward(setting.model))
-    except GraphError:
-        return False
+    model = a.example()
+    degree = len(model.layers) if mesh == PIPELINE else 2
+    for rank, _ in Setting(model, S=2, T=2, degrees={mesh: degree}).stages:
+        try:
+            rank.cut(forward(rank.model))
+        except GraphError:
+            return False
     return True
 
 

@@ -124,9 +124,14 @@ def _loop(
     return {v: found for v, found in ready.items() if found}
 
 
-def depth(graph: Graph, rule: DepthRule, outputs: Sequence[str] | None = None) -> Arrivals:
+def depth(
+    graph: Graph,
+    rule: DepthRule,
+    outputs: Sequence[str] | None = None,
+    start: Mapping[Value, Arrivals] | None = None,
+) -> Arrivals:
     """The latest arrival over the named outputs (default: all); GraphError where no one formula says so."""
-    at = arrivals(graph, rule)
+    at = arrivals(graph, rule, start)
     wanted = [graph.outputs[n] for n in (outputs or graph.outputs)]
     found = join((a for v in wanted for a in at.get(v, ())), rule.factors)
     for arrival in found:

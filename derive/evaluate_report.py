@@ -7,7 +7,15 @@ from dataclasses import asdict
 from math import prod
 from typing import Any
 
-from derive.evaluate import Amount, Setting
+from derive.evaluate import Amount, Amounts, Setting
+
+#: what is said only where a model is cut over the mesh dimension
+OF_MESHES = {
+    "P_p": "stages of equally many layers in their order, embedding on the first and logits on the last; per rank: the "
+    "most of each that any stage has (device memory: of all together), with one batch under way",
+    "P_e": "these ranks share experts, not tokens: each has all tokens of its batch, does all else for all of them, "
+    "attention and cache included, and works on those that its experts serve; their results are summed (all-reduce)",
+}
 
 View = Callable[[Amount], int]
 
@@ -23,20 +31,13 @@ SECTIONS = {
 
 def report(s: Setting, limit: int | None = None) -> dict[str, Any]:
     """One object; with degrees also ``per_rank`` and ``global``.  ``limit``: bytes of a device's memory."""
-    cache, in_bytes = s.cache(), s.memory(s.widths)
-    width = s.cache_width
-    found: dict[str, dict[str, Amount]] = {
+    found = {
         "parameters": s.parameters(),
         "work": s.work(),
         "depth": s.depth(),
         "memory": s.memory(),
-        "memory_bytes": in_bytes,
-        "kv_cache": {
-            "elements_per_token": cache["per_token"],
-            "bytes_per_token": _times(cache["per_token"], width),
-            "elements": cache["all"],
-            "bytes": _times(cache["all"], width),
-        },
+        "memory_bytes": s.memory(s.widths),
+        "kv_cache": _cached(s),
     }
 
     def seen(view: View) -> dict[str, Any]:
@@ -48,18 +49,24 @@ def report(s: Setting, limit: int | None = None) -> dict[str, Any]:
         data |= {"degrees": dict(sorted(s.degrees.items())), "ranks": prod(s.degrees.values())}
         data |= {"per_rank": rank, "global": world}
     if limit is not None:
-        needed = sum(rank["memory_bytes"].values())
+        needed = s.held()
         data["device_memory"] = {"bytes": limit, "needed": needed, "fits": needed <= limit}
     return data | {"conventions": conventions(s)}
 
 
-def _times(amount: Amount, width: int) -> Amount:
-    return Amount(width * amount.rank, width * amount.world)
+def _cached(s: Setting) -> Amounts:
+    """The cache in elements and in bytes."""
+    out: Amounts = {}
+    for name, amount in s.cache().items():
+        suffix = "" if name == "all" else f"_{name}"
+        out[f"elements{suffix}"] = amount
+        out[f"bytes{suffix}"] = Amount(s.cache_width * amount.rank, s.cache_width * amount.world)
+    return out
 
 
 def conventions(s: Setting) -> dict[str, Any]:
-    """How the numbers are to be read."""
-    return {
+    """How the numbers are to be read; of experts' ranks and of stages where there are any."""
+    said = {
         "causal": s.causal,
         "dot_product": "2k",
         "work": "matrix products; softmax, norms, rotary positions, biases, activations and expert weighting are free",
@@ -69,7 +76,7 @@ def conventions(s: Setting) -> dict[str, Any]:
         "router": "a dense product, forward and backward",
         "routing": "balanced: a rank serves its share of the active experts",
         "generation": "decode steps count the pairs that they see exactly, whatever is said of causal; latent "
-        "attention decodes absorbed; nothing is said where positions are cut (P_c)",
+        "attention decodes absorbed; nothing is said of it, nor of the whole cache, where positions are cut (P_c)",
         "depth": "ceil(log2) steps for each reduction of a product and of a parameter's gradient; global: also "
         "collectives that reduce",
         "parameters": "matmul: those that a token is multiplied with, of the active experts; global: without replicas",
@@ -84,6 +91,7 @@ def conventions(s: Setting) -> dict[str, Any]:
         "global: a token's entry without replicas, all with them",
         "widths": asdict(s.widths) | {"cache": s.cache_width},
     }
+    return said | {mesh: sentence for mesh, sentence in OF_MESHES.items() if s.degrees.get(mesh, 1) > 1}
 
 
 # -- for reading ------------------------------------------------------------------------------------------------------

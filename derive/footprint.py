@@ -14,7 +14,7 @@ from derive.memory import Widths, group_of, in_bytes
 from derive.render.typeset import display
 from derive.units import BYTES, ELEMENTS, Quantity
 from derive.work import Term
-from graphs.axes import Axis
+from graphs.axes import Tensor
 from graphs.errors import GraphError
 from graphs.ir import Graph
 from graphs.ops.repeat import Repeat
@@ -57,7 +57,7 @@ def footprint(q: Question, widths: Widths | None = None) -> Footprint:
 # -- sizes ------------------------------------------------------------------------------------------------------------
 def check_sizes(graph: Graph, sizes: Sizes) -> None:
     """Every axis of known size has a whole number of entries on every rank; GraphError names the first that has not."""
-    for axis in dict.fromkeys(_axes(graph)):
+    for axis in dict.fromkeys(a for t in tensors_of(graph) for a in t.axes):
         extent = from_sympy(axis.extent)
         if extent.symbols <= sizes.keys() and extent.evaluate(sizes).denominator != 1:
             raise GraphError(
@@ -65,12 +65,12 @@ def check_sizes(graph: Graph, sizes: Sizes) -> None:
             )
 
 
-def _axes(graph: Graph) -> Iterator[Axis]:
+def tensors_of(graph: Graph) -> Iterator[Tensor]:
+    """The type of every value, loops included."""
     for node in graph.nodes:
         if isinstance(node.op, Repeat):
-            yield from _axes(node.op.body)
-    for tensor in (*graph.inputs.values(), *(t for n in graph.nodes for t in n.types)):
-        yield from tensor.axes
+            yield from tensors_of(node.op.body)
+    yield from (*graph.inputs.values(), *(t for n in graph.nodes for t in n.types))
 
 
 # -- the report -------------------------------------------------------------------------------------------------------

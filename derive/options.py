@@ -12,12 +12,15 @@ from derive.measure import Question
 from derive.memory import ADAM_COPIES, MIXED_COPIES, Widths
 from graphs.blocks.decoder import ATTENTIONS, FEED_FORWARDS, FeedForward
 from graphs.blocks.dropout import NONE, USUAL
-from graphs.errors import GraphError
+from graphs.errors import GraphError, shown
 from graphs.gallery import tried as tried_on_a_step
 from graphs.models.roles import ROLES, ModelRole
 from graphs.schemes import Declaration, blaming, with_policies
 from graphs.symbols import is_size
 from graphs.transforms.backward import Recompute
+
+#: a number is shown in decimal, and so are products of a few of them
+MOST_DIGITS = 200
 
 
 def model_of(name: str) -> tuple[ModelRole, FeedForward | None]:
@@ -77,10 +80,17 @@ def widths_of(words: Iterable[str]) -> Widths:
         name, _, number = word.partition("=")
         if name not in asdict(out):
             raise GraphError(f"{word!r}: nothing kept is called {name!r}; use one of {', '.join(asdict(out))}")
-        if not (number.isascii() and number.isdigit()):
-            raise GraphError(f"{word!r}: a width is a whole number of bytes; write {name}=4")
+        if not _is_whole(number):
+            raise GraphError(f"{shown(word)}: a width is a whole number of bytes; write {name}=4")
         out = replace(out, **{name: int(number)})
     return out
+
+
+def _is_whole(number: str) -> bool:
+    """Is it a whole number?  One of too many digits is refused."""
+    if len(number) > MOST_DIGITS:
+        raise GraphError(f"{shown(number)}: a number of more than {MOST_DIGITS} digits; write a smaller one")
+    return number.isascii() and number.isdigit()
 
 
 def parse_sizes(words: Iterable[str], costs: Collection[str] = ()) -> dict[str, int]:
@@ -102,8 +112,8 @@ def parse_values(word: str, costs: Collection[str] = ()) -> tuple[str, list[int]
     if not is_size(name) and name not in costs:
         raise GraphError(f"{word!r}: no size is called {name!r}; known are those of graphs/symbols.py, such as B")
     values = numbers.split(",")
-    if not all(n.isascii() and n.isdigit() and int(n) for n in values):
-        raise GraphError(f"{word!r}: a size is a positive integer; write a whole number from 1, such as {name}=8")
+    if not all(_is_whole(n) and int(n) for n in values):
+        raise GraphError(f"{shown(word)}: a size is a positive integer; write a whole number from 1, such as {name}=8")
     return name, [int(n) for n in values]
 
 
@@ -135,7 +145,7 @@ def parse_amount(word: str) -> int:
     """``80GiB``: bytes; GraphError for anything else."""
     number = word.rstrip("".join({c for unit in UNITS for c in unit}))
     unit = word.removeprefix(number)
-    if not (number.isascii() and number.isdigit()) or unit not in UNITS:
+    if not _is_whole(number) or unit not in UNITS:
         known = ", ".join(u for u in UNITS if u)
-        raise GraphError(f"{word!r}: an amount of memory is a whole number of bytes, or of {known}; write 80GiB")
+        raise GraphError(f"{shown(word)}: an amount of memory is a whole number of bytes, or of {known}; write 80GiB")
     return int(number) * UNITS[unit]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
 from graphs.discovery import declarations
-from graphs.errors import GraphError
+from graphs.errors import GraphError, shown
 from graphs.models.transformer import Transformer
 
 __all__ = ["Architecture", "Config", "architectures", "model_of"]
@@ -31,5 +31,5 @@ def model_of(config: Config) -> Transformer:
     by_type = {t: a for a in architectures() for t in a.model_types}
     found = by_type.get(config.model_type)
     if found is None:
-        config.refuse(f"model_type {config.model_type!r} is unknown; known are {', '.join(sorted(by_type))}")
+        config.refuse(f"model_type {shown(config.model_type)} is unknown; known are {', '.join(sorted(by_type))}")
     return found.read(config)

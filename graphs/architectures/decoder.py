@@ -5,6 +5,7 @@ from __future__ import annotations
 import sympy
 
 from graphs.architectures.config import Config
+from graphs.errors import shown
 from graphs.models.transformer import Layer, Transformer
 from graphs.sizes import Shape
 
@@ -54,16 +55,35 @@ def heads_of(config: Config) -> tuple[int, int, int]:
     if h % h_kv:
         config.refuse(f"num_key_value_heads {h_kv} does not divide num_attention_heads {h}; change one")
     if config.has("head_dim"):
-        return h, h_kv, config.count("head_dim")
+        return h, h_kv, turned(config, "head_dim")
     d = config.count("hidden_size")
     if d % h:
         config.refuse(f"num_attention_heads {h} does not divide hidden_size {d}; change one, or give head_dim")
+    if d // h % 2:
+        config.refuse(
+            f"hidden_size {d} over num_attention_heads {h} is {d // h} channels of a head, which form no pairs for "
+            "rotary positions; change one, or give an even head_dim"
+        )
     return h, h_kv, d // h
 
 
-def rope_base(config: Config) -> float:
-    """Of the rotary positions; scaling them for long contexts changes numbers, but no operation."""
-    return config.number("rope_theta", default=10000.0)
+def turned(config: Config, key: str) -> int:
+    """The number of channels that rotary positions turn in pairs."""
+    width = config.count(key)
+    if width % 2:
+        config.refuse(f"{key} is {width}; rotary positions turn channels in pairs, make it even")
+    return width
+
+
+def rope_base(config: Config, default: float = 10000.0) -> float:
+    """Of the rotary positions; scaling them for long contexts changes angles alone."""
+    scaled = config.values.get("rope_parameters")
+    if scaled is None:
+        return config.number("rope_theta", default)
+    if not isinstance(scaled, dict):
+        config.refuse(f"rope_parameters is {shown(scaled)}; give it an object with rope_theta")
+    inside = Config(scaled, f"{config.place}: rope_parameters")
+    return inside.number("rope_theta", config.number("rope_theta", default))
 
 
 def windows_of(config: Config) -> list[sympy.Expr | None]:
@@ -74,7 +94,7 @@ def windows_of(config: Config) -> list[sympy.Expr | None]:
     known = {"full_attention": None, "sliding_attention": sympy.Integer(config.count("sliding_window", default=1))}
     for kind in kinds:
         if not isinstance(kind, str) or kind not in known:
-            config.refuse(f"layer_types has {kind!r}, of which nothing is known here; use {' or '.join(known)}")
+            config.refuse(f"layer_types has {shown(kind)}, of which nothing is known here; use {' or '.join(known)}")
         if kind == "sliding_attention":
             config.count("sliding_window")
     return [known[str(kind)] for kind in kinds]

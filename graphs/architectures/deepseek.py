@@ -9,10 +9,21 @@ import sympy
 
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import SCALED, TINY_BATCH, TINY_LENGTH, decoder_of, experts_of, layers_of, rope_base
+from graphs.architectures.decoder import (
+    MOST_LAYERS,
+    SCALED,
+    TINY_BATCH,
+    TINY_LENGTH,
+    decoder_of,
+    experts_of,
+    layers_of,
+    rope_base,
+    turned,
+)
 from graphs.blocks.experts import SIGMOID, Experts
 from graphs.blocks.gated import Gated
 from graphs.blocks.latent import Latent
+from graphs.errors import shown
 from graphs.models.transformer import Layer, Transformer
 from graphs.ops.groups import SPOKESMEN
 from graphs.sizes import Shape
@@ -24,19 +35,21 @@ def read(config: Config) -> Transformer:
     config.must_be("scoring_func", only="sigmoid")
     if not config.flag("norm_topk_prob", default=True):
         config.refuse("norm_topk_prob is false; only gates that are normalised over the kept experts are supported")
-    count, dense = layers_of(config), config.values.get("first_k_dense_replace", 0)
+    config.needs("first_k_dense_replace", "n_shared_experts", "q_lora_rank")
+    count, dense = layers_of(config), config.values["first_k_dense_replace"]
     if type(dense) is not int or not 0 <= dense <= count:
-        config.refuse(f"first_k_dense_replace is {dense!r}; give it a number of layers, 0 to {count}")
-    scale = Fraction(str(config.number("routed_scaling_factor", default=1.0)))
+        config.refuse(f"first_k_dense_replace is {shown(dense)}; give it a number of layers, 0 to {count}")
+    scale = Fraction(str(config.number("routed_scaling_factor", default=2.5)))
     shared = config.optional("n_shared_experts")
     groups, kept = _groups(config)
     factor = sympy.Rational(scale.numerator, scale.denominator)
     experts = Experts(SIGMOID, factor, shared=shared is not None, balanced=True, groups=groups, kept_groups=kept)
     attention = Latent(rope_base(config), q_latent=config.has("q_lora_rank"))
     layers = [Layer(attention, Gated() if i < dense else experts) for i in range(count)]
-    modules = config.values.get("num_nextn_predict_layers") or 0
-    if type(modules) is not int or modules < 0:
-        config.refuse(f"num_nextn_predict_layers is {modules!r}; give it a number of modules, 0 for none")
+    modules = config.values.get("num_nextn_predict_layers")
+    modules = 0 if modules is None else modules
+    if type(modules) is not int or not 0 <= modules <= MOST_LAYERS:
+        config.refuse(f"num_nextn_predict_layers is {shown(modules)}; give it a number of modules, 0 for none")
     return replace(decoder_of(config, _shape(config, shared), layers), modules=modules)
 
 
@@ -62,7 +75,7 @@ def _shape(config: Config, shared: int | None) -> Shape:
         d=config.count("hidden_size"),
         h=config.count("num_attention_heads"),
         d_h=config.count("qk_nope_head_dim"),
-        d_r=config.count("qk_rope_head_dim"),
+        d_r=turned(config, "qk_rope_head_dim"),
         d_v=config.count("v_head_dim"),
         d_kv=config.count("kv_lora_rank"),
         d_q=config.optional("q_lora_rank"),

@@ -14,7 +14,8 @@ from graphs.ops.pointwise import LIMIT, SLOPE
 
 
 def read(config: Config) -> Transformer:
-    count = layers_of(config)
+    config.needs("num_key_value_heads", "head_dim")
+    count, base = layers_of(config), rope_base(config, default=150000.0)
     if config.has("layer_types"):
         windows = windows_of(config)
     else:
@@ -24,8 +25,7 @@ def read(config: Config) -> Transformer:
     config.must_be("swiglu_alpha", only=SLOPE)
     bias = config.flag("attention_bias", default=True)
     layers = [
-        Layer(Grouped(rope_base(config), w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True, clamped=True))
-        for w in windows
+        Layer(Grouped(base, w, bias=bias, out_bias=bias, sinks=True), Experts(bias=True, clamped=True)) for w in windows
     ]
     shape = shape_of(
         config,

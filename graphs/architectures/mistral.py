@@ -13,6 +13,7 @@ from graphs.models.transformer import Layer, Transformer
 
 
 def read(config: Config) -> Transformer:
+    config.needs("num_key_value_heads", "sliding_window")
     width = config.optional("sliding_window")
     attention = Grouped(rope_base(config), window=None if width is None else sympy.Integer(width))
     config.count("intermediate_size")

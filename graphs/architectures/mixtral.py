@@ -13,8 +13,9 @@ from graphs.models.transformer import Layer, Transformer
 
 
 def read(config: Config) -> Transformer:
+    config.needs("num_key_value_heads")
     width = config.optional("sliding_window")
-    attention = Grouped(rope_base(config), window=None if width is None else sympy.Integer(width))
+    attention = Grouped(rope_base(config, default=1e6), window=None if width is None else sympy.Integer(width))
     shape = shape_of(
         config,
         d_ff=None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sympy
+
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
 from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of, windows_of
@@ -15,14 +17,11 @@ HEAD = 128
 
 def read(config: Config) -> Transformer:
     is_third = config.model_type == "qwen3"
-    if is_third and not config.has("head_dim"):
-        config = Config({**config.values, "head_dim": HEAD}, config.place)
-    count = layers_of(config)
-    if config.has("layer_types"):
-        windows = windows_of(config)
-    else:
-        config.must_be("use_sliding_window", only=False)
-        windows = [None] * count
+    config.needs("num_key_value_heads")
+    if is_third:
+        config = Config({"head_dim": HEAD, **config.values}, config.place)
+        config.count("head_dim")
+    windows = _windows(config)
     bias = config.flag("attention_bias", default=False) if is_third else True
     layers = [
         Layer(Grouped(rope_base(config), w, norm=is_third, bias=bias, out_bias=is_third and bias), Gated())
@@ -30,6 +29,16 @@ def read(config: Config) -> Transformer:
     ]
     config.count("intermediate_size")
     return decoder_of(config, shape_of(config), layers)
+
+
+def _windows(config: Config) -> list[sympy.Expr | None]:
+    if not config.has("layer_types"):
+        config.must_be("use_sliding_window", only=False)
+        return [None] * layers_of(config)
+    windows = windows_of(config)
+    if any(w is not None for w in windows) and not config.flag("use_sliding_window", default=False):
+        config.refuse("layer_types has 'sliding_attention' and use_sliding_window is not true; change one")
+    return windows
 
 
 ARCHITECTURE = Architecture(

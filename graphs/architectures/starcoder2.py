@@ -14,6 +14,7 @@ from graphs.models.transformer import LAYER_NORM, Layer, Transformer
 
 def read(config: Config) -> Transformer:
     config.must_be("hidden_act", only="gelu_pytorch_tanh")
+    config.needs("num_key_value_heads")
     width, bias = config.optional("sliding_window"), config.flag("use_bias", default=True)
     window = None if width is None else sympy.Integer(width)
     layer = Layer(Grouped(rope_base(config), window, bias=bias, out_bias=bias), Plain(bias))

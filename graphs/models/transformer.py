@@ -21,9 +21,12 @@ from graphs.ops.positions import Positions
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.sizes import Shape
+from graphs.transforms.backward import Recompute, part_of_training
 
 RMS, LAYER_NORM = "rms", "layer"
 EMBEDDING, HEAD, LEARNED = "W_e", "W_u", "W_p"
+#: what a stage of a pipeline gets from the one before it
+RECEIVED = "x"
 #: weight of the loss of further tokens
 AHEAD = sympy.Rational(3, 10)
 
@@ -58,7 +61,8 @@ class Transformer:
 
     ``norm`` is ``rms``, or ``layer`` for layer norms with a bias; ``tied``: logits are read off the embedding table.
     A table of learned positions is there where the shape has ``positions``.  Of ``modules`` that predict further tokens
-    (`graphs.models.prediction`) ``ahead`` are in place.
+    (`graphs.models.prediction`) ``ahead`` are in place.  A stage of a pipeline embeds where it is the ``first``, and
+    reads logits where it is the ``last``.
     """
 
     name: str
@@ -68,6 +72,19 @@ class Transformer:
     tied: bool = False
     modules: int = 0
     ahead: int = 0
+    first: bool = True
+    last: bool = True
+
+    def stages(self, count: int) -> list[Transformer]:
+        """The model as a pipeline of so many stages, with as many layers each; GraphError where these do not divide."""
+        each, rest = divmod(len(self.layers), count)
+        if rest:
+            raise GraphError(
+                f"P_p={count} does not divide {len(self.layers)}, the number of layers of {self.name}; change one"
+            )
+        cut = [self.layers[i : i + each] for i in range(0, len(self.layers), each)]
+        last = count - 1
+        return [replace(self, layers=part, first=i == 0, last=i == last) for i, part in enumerate(cut)]
 
     def predicting(self) -> Transformer:
         """With its modules for further tokens in place; GraphError where it has none."""
@@ -90,24 +107,23 @@ def forward(model: Transformer, loss: bool = False) -> Graph:
     """ids[b,s] -> logits ``out``[b,s,v]; with ``loss`` also the mean cross-entropy against targets[b,s].
 
     Where modules are in place, also ``out_k`` for ``ids_k``, and `AHEAD` times their mean loss against ``targets_k``.
+    A stage of a pipeline that is not the first has an input ``x``[b,s,c], one that is not the last has it as ``out``.
     """
     build = Builder(model.name)
     at = Scope(build, model.shape)
-    ids = build.input("ids", model.shape.tensor("b s", Role.INDEX))
-    (x,) = build.add(Lookup("v"), at.parameter(EMBEDDING, "v c"), ids, name="embedding")
-    if model.shape.positions is not None:
-        (where,) = build.add(Positions(model.shape.axes()["s"]), name="positions")
-        (learned,) = build.add(Lookup("p"), at.parameter(LEARNED, "p c"), where, name="position_embedding")
-        x = at.apply("add", x, learned, name="embeddings")
+    x = _embedded(at, model) if model.first else build.input(RECEIVED, model.shape.tensor("b s c"))
     loops = periods(model.layers)
     for i, (layers, times) in enumerate(loops):
         x = _loop(at, x, model, layers, times, f"part_{i + 1}." if len(loops) > 1 else "")
+    if not model.last:
+        build.output("out", x)
+        return build.graph()
     out = _logits(at, x, model)
     build.output("out", out)
     sum_of_losses = mean_loss(build, out, cross_entropy=True) if loss else None
     for k in range(1, model.ahead + 1):
         inside = at.within(f"ahead_{k}.")
-        x = joined(inside, x, Value(EMBEDDING), k)
+        x = joined(inside, x, at.parameter(EMBEDDING, "v c"), k)
         x = _layer(inside, x, model.layers[-1], model.norm)
         out = _logits(inside, x, model)
         build.output(f"out_{k}", out)
@@ -118,6 +134,23 @@ def forward(model: Transformer, loss: bool = False) -> Graph:
     if sum_of_losses is not None:
         build.output("loss", sum_of_losses)
     return build.graph()
+
+
+def step(model: Transformer, recompute: Recompute = Recompute.NONE) -> Graph:
+    """Forward and backward of the model, or of a stage, whose part of the backward pass starts from ``d:out``."""
+    graph = forward(model, loss=model.last)
+    return part_of_training(graph, "loss" if model.last else "out", () if model.first else (RECEIVED,), recompute)
+
+
+def _embedded(at: Scope, model: Transformer) -> Value:
+    """ids[b,s] -> [b,s,c], with learned positions where the model has them."""
+    ids = at.build.input("ids", model.shape.tensor("b s", Role.INDEX))
+    (x,) = at.build.add(Lookup("v"), at.parameter(EMBEDDING, "v c"), ids, name="embedding")
+    if model.shape.positions is None:
+        return x
+    (where,) = at.build.add(Positions(model.shape.axes()["s"]), name="positions")
+    (learned,) = at.build.add(Lookup("p"), at.parameter(LEARNED, "p c"), where, name="position_embedding")
+    return at.apply("add", x, learned, name="embeddings")
 
 
 def _logits(at: Scope, x: Value, model: Transformer) -> Value:

@@ -131,6 +131,19 @@ def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.
     """
     if graph.type(graph.outputs[loss]).axes:
         raise GraphError(f"graph {graph.name}: output {loss!r} is not a scalar; sum it first")
+    return _differentiated(graph, loss, recompute, ())
+
+
+def part_of_training(graph: Graph, out: str, received: Sequence[str], recompute: Recompute = Recompute.NONE) -> Graph:
+    """The same of a part of a graph, whose output ``out`` others go on from and whose inputs ``received`` they made.
+
+    The cotangent of ``out`` comes as the input ``d:<out>``, those of ``received`` are outputs too.  An ``out`` that is
+    a scalar is the loss itself.
+    """
+    return _differentiated(graph, out, recompute, received)
+
+
+def _differentiated(graph: Graph, out: str, recompute: Recompute, received: Sequence[str]) -> Graph:
     for node in graph.nodes:
         if isinstance(node.op, Scan):
             raise GraphError(f"{node.name}: generation is not differentiated; train on a forward pass over its tokens")
@@ -142,13 +155,17 @@ def training(graph: Graph, loss: str = "loss", recompute: Recompute = Recompute.
         build.append(node)
     build.phase = "backward"
     tape = Tape(build, graph, lambda value, _reader: value, loops)
-    cotangents = {graph.outputs[loss]: tape.apply(Constant(1.0), name="seed")}
+    end = graph.type(graph.outputs[out])
+    handed = end.axes and build.input(f"d:{out}", end.with_role(Role.GRADIENT))
+    cotangents = {graph.outputs[out]: handed or tape.apply(Constant(1.0), name="seed")}
     sweep(tape, graph.nodes, cotangents)
     for name, value in graph.outputs.items():
         build.output(name, value)
     for name, _ in graph.parameters():
         if Value(name) in cotangents:
             build.output(f"grad:{name}", cotangents[Value(name)])
+    for name in received:
+        build.output(f"d:{name}", cotangents[Value(name)])
     return prune(build.graph())
 
 
@@ -357,7 +374,8 @@ def in_phase(node: Node, phase: str) -> Node:
 def saved_values(graph: Graph) -> list[Value]:
     """Values of the forward phase that later phases of a training graph read, but no parameters and no indices.
 
-    A parameter that the forward phase gathered and that is read as gathered is such a value.
+    A parameter that the forward phase gathered and that is read as gathered is such a value.  A cotangent that comes as
+    an input is none.
     """
     forward = {n.name for n in graph.nodes if n.phase == "forward"} | set(graph.inputs)
     parameters = {Value(name) for name, _ in graph.weights()}
@@ -365,6 +383,7 @@ def saved_values(graph: Graph) -> list[Value]:
     for node in graph.nodes:
         if node.phase != "forward":
             for v in node.operands:
-                if v.node in forward and v not in parameters and graph.type(v).role is not Role.INDEX:
+                own = graph.type(v).role not in (Role.INDEX, Role.GRADIENT)
+                if v.node in forward and v not in parameters and own:
                     out[v] = None
     return list(out)

@@ -12,6 +12,8 @@ import numpy as np
 Array = np.ndarray
 Keys = Mapping[str, object]
 EPSILON = 1e-5
+#: the base of rotary positions where the configuration does not say it, if it is not the usual one
+BASES = {"mixtral": 1e6, "gpt_oss": 1.5e5}
 
 
 def sigmoid(x: Array) -> Array:
@@ -107,7 +109,7 @@ class Model:
         return np.array([per_sequence(sequence, w, i) for sequence in x])
 
     def grouped(self, x: Array, w: Mapping[str, Array], i: int) -> Array:
-        base, out = float(self.keys.get("rope_theta", 10000.0)), np.zeros_like(x)  # type: ignore[arg-type]
+        base, out = float(self.keys.get("rope_theta", BASES.get(self.kind, 1e4))), np.zeros_like(x)  # type: ignore[arg-type]
         _, heads, group, width = w["W_q"].shape
         for j in range(heads):
             k, v = (x @ w[f"W_{n}"][:, j] + (w[f"b_{n}"][j] if f"b_{n}" in w else 0) for n in "kv")
@@ -128,7 +130,7 @@ class Model:
         return out + w["b_o"] if "b_o" in w else out
 
     def latent(self, x: Array, w: Mapping[str, Array], i: int) -> Array:
-        base, out = float(self.keys.get("rope_theta", 10000.0)), np.zeros_like(x)  # type: ignore[arg-type]
+        base, out = float(self.keys.get("rope_theta", BASES.get(self.kind, 1e4))), np.zeros_like(x)  # type: ignore[arg-type]
         source = rms(x @ w["W_dq"], w["gain_q"]) if "W_dq" in w else x
         latent = rms(x @ w["W_dkv"], w["gain_kv"])
         shared = np.array([turn(row, s, base) for s, row in enumerate(x @ w["W_kr"])])

@@ -26,7 +26,7 @@ def llama(**keys: object) -> Transformer:
     """A small model of grouped heads and gated layers; keys of its configuration."""
     usual: dict[str, object] = {
         "model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1,
-        "num_hidden_layers": 1, "vocab_size": 8,
+        "num_hidden_layers": 1, "num_key_value_heads": None, "vocab_size": 8,
     }  # fmt: skip
     return model_of(Config(usual | keys, "case"))
 

@@ -20,8 +20,9 @@ def latent(heads: int, plain: int, rope: int, value: int) -> Transformer:
     """Latent attention with q/k heads of plain + rope channels and value heads of another width."""
     keys = {
         "model_type": "deepseek_v3", "first_k_dense_replace": 1, "hidden_size": 8, "intermediate_size": 8,
-        "kv_lora_rank": 8, "moe_intermediate_size": 8, "n_routed_experts": 2, "num_attention_heads": heads,
-        "num_experts_per_tok": 1, "num_hidden_layers": 1, "qk_nope_head_dim": plain, "qk_rope_head_dim": rope,
+        "kv_lora_rank": 8, "moe_intermediate_size": 8, "n_routed_experts": 2, "n_shared_experts": None,
+        "num_attention_heads": heads, "num_experts_per_tok": 1, "num_hidden_layers": 1, "q_lora_rank": None,
+        "qk_nope_head_dim": plain, "qk_rope_head_dim": rope,
         "v_head_dim": value, "vocab_size": 8,
     }  # fmt: skip
     return model_of(Config(keys, "case"))
@@ -59,7 +60,7 @@ def windowed(width: int | None) -> Transformer:
     """One head of one channel in one layer: 4 FLOPs for each visible pair in a forward pass."""
     keys = {
         "model_type": "mistral", "head_dim": 1, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1,
-        "num_hidden_layers": 1, "sliding_window": width, "vocab_size": 8,
+        "num_hidden_layers": 1, "num_key_value_heads": 1, "sliding_window": width, "vocab_size": 8,
     }  # fmt: skip
     return model_of(Config(keys | {"head_dim": 2}, "case"))
 
