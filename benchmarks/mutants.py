@@ -210,6 +210,8 @@ ASKED = {
     "graphs/ops/collective": "derive/test_survivors graphs/test_partition",
     "graphs/ops": "graphs/test_backward graphs/test_execution",
     "graphs/transforms/backward": "graphs/test_backward derive/test_survivors",
+    "graphs/transforms/reversed_loops": "graphs/test_backward derive/test_survivors",
+    "graphs/transforms/tape": "graphs/test_backward derive/test_survivors",
     "graphs/transforms/optimizer": "graphs/test_optimizer",
     "graphs/transforms/accumulate": "graphs/test_accumulate",
     "graphs/transforms/partition": "graphs/test_schemes graphs/test_accumulate graphs/test_partition",

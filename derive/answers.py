@@ -22,7 +22,7 @@ from graphs.ops.contraction import Contraction
 from graphs.ops.lookup import Lookup
 from graphs.ops.repeat import Repeat
 from graphs.schemes import schemes
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 CAUSAL = ("exact", "half", "dense")
 EMBEDDINGS = {"tied": POLICY, "untied": UNTIED}

@@ -15,7 +15,7 @@ from derive.memory import Widths
 from derive.rank import ALONE, Rank
 from graphs.errors import GraphError
 from graphs.models.transformer import Transformer
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 PIPELINE = "P_p"
 #: the mesh dimensions over which a model can be cut

@@ -19,7 +19,7 @@ from graphs.errors import GraphError
 from graphs.placements import placement
 from graphs.stages import Options
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 #: no convention of the paper in force
 LITERAL = CostModel(

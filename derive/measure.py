@@ -31,10 +31,11 @@ from graphs.ops.scan import Scan
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
 from graphs.transforms.accumulate import accumulate
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.expand import expand_macros
 from graphs.transforms.optimizer import with_optimizer
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 
 ZERO = Form.constant(0)
 

@@ -17,7 +17,7 @@ from graphs.gallery import tried as tried_on_a_step
 from graphs.models.roles import ROLES, ModelRole
 from graphs.schemes import Declaration, blaming, with_policies
 from graphs.symbols import is_size
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 #: a number is shown in decimal, and so are products of a few of them
 MOST_DIGITS = 200

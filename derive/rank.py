@@ -29,8 +29,8 @@ from graphs.models.transformer import Transformer, forward, remembered, step
 from graphs.ops.contraction import Contraction
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Scheme, schemes
-from graphs.transforms.backward import Recompute
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 
 #: mesh dimension -> the scheme that cuts over it alone
 ALONE = {"P_d": "Data", "P_t": "Tensor", "P_c": "Context", "P_e": "Expert"}

@@ -23,7 +23,7 @@ from graphs.axes import WEIGHTS, Axis, Role, Tensor
 from graphs.errors import GraphError
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 Array = npt.NDArray[np.float64]
 

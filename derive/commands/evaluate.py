@@ -47,7 +47,7 @@ def evaluate(
     from derive.options import parse_amount, parse_numbers, parse_sizes, widths_of
     from derive.report import to_json
     from graphs.architectures import model_of
-    from graphs.transforms.backward import Recompute
+    from graphs.transforms.recompute import Recompute
 
     model = model_of(load(config))
     model = model.predicting() if multi_token else model

@@ -21,7 +21,8 @@ from graphs.ops.positions import Positions
 from graphs.ops.relabel import Relabel
 from graphs.ops.repeat import Repeat
 from graphs.sizes import Shape
-from graphs.transforms.backward import Recompute, part_of_training
+from graphs.transforms.backward import part_of_training
+from graphs.transforms.recompute import Recompute
 
 RMS, LAYER_NORM = "rms", "layer"
 EMBEDDING, HEAD, LEARNED = "W_e", "W_u", "W_p"

@@ -14,7 +14,7 @@ from graphs.ir import Array, Node, Op, Place, Value
 from graphs.ops.pointwise import align
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

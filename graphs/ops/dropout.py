@@ -21,7 +21,7 @@ from graphs.errors import GraphError
 from graphs.ir import Array, Node, Op, Place, Value
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 Bits = npt.NDArray[np.uint64]
 #: of the 64 bits of a hash so many decide, as many as a float holds

@@ -10,7 +10,7 @@ from graphs.axes import Tensor, TopK
 from graphs.ir import Array, Node, Op, Place, Value
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

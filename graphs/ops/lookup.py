@@ -13,7 +13,7 @@ from graphs.errors import GraphError
 from graphs.ir import Array, Node, Op, Place, Value
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

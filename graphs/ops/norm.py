@@ -16,7 +16,7 @@ from graphs.ops.pointwise import EPSILON, Pointwise
 from graphs.ops.reduction import Reduction
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

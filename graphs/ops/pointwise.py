@@ -16,7 +16,7 @@ from graphs.ir import Array, Node, Op, Place, Value
 from graphs.ops.contraction import index_space
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 _GELU = math.sqrt(2 / math.pi)
 

@@ -15,7 +15,7 @@ from graphs.ops.constant import Broadcast
 from graphs.ops.contraction import meaningful
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

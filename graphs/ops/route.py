@@ -18,7 +18,7 @@ from graphs.ir import Array, Node, Op, Place, Value
 from graphs.ops.fill import Fill
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

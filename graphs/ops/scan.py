@@ -15,7 +15,7 @@ from graphs.ops.repeat import Repeat
 from graphs.symbols import index
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from graphs.ops.reduction import Reduction
 from graphs.ops.softmax import MaskedExp
 
 if TYPE_CHECKING:
-    from graphs.transforms.backward import Tape
+    from graphs.transforms.tape import Tape
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from graphs.ir import Builder, Graph, Node, Value
 from graphs.ops.repeat import Repeat
 from graphs.ops.scan import Scan
 from graphs.ops.slice import Slice, Stack
-from graphs.transforms.backward import prune
 from graphs.transforms.bind import bind
+from graphs.transforms.prune import prune
 
 
 def unroll(graph: Graph, count: int | Mapping[str, int]) -> Graph:

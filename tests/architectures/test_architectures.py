@@ -18,9 +18,10 @@ from graphs.execute import run
 from graphs.ir import Graph
 from graphs.models.transformer import Transformer, forward, periods
 from graphs.schemes import Scheme, schemes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.expand import expand_macros
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from tests.architectures.by_hand import Model
 from tests.oracle import expand_graph
 from tests.strategies import arrays_for

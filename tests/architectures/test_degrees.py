@@ -13,8 +13,9 @@ from graphs.architectures import Config, architectures, model_of
 from graphs.execute import run
 from graphs.models.transformer import Transformer, forward, periods, step
 from graphs.schemes import Scheme, schemes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from tests.architectures.by_hand import OUTSIDE
 from tests.strategies import arrays_for
 

@@ -24,7 +24,7 @@ from derive.options import parse_amount
 from derive.rank import alike
 from graphs.architectures import Config, architectures, model_of
 from graphs.models.transformer import Transformer
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 KNOWN = {a.name: a for a in architectures()}
 

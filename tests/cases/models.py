@@ -15,7 +15,8 @@ from graphs.architectures import Config, model_of
 from graphs.ir import ATTENTION, Graph
 from graphs.models.transformer import Transformer, forward
 from graphs.ops.repeat import Repeat
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
+from graphs.transforms.recompute import Recompute
 
 
 def public(name: str) -> Transformer:

@@ -12,7 +12,7 @@ import pytest
 from derive.work import Term
 from graphs.architectures import Config, model_of
 from graphs.models.transformer import Transformer
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 from tests.cases.models import core, gpt, parameters, rerun, step, summed, terms
 
 DAY = 86_400

@@ -28,9 +28,9 @@ from graphs.models.roles import ROLES
 from graphs.ops.collective import Collective
 from graphs.schemes import Mapping as Entry
 from graphs.schemes import Scheme
-from graphs.transforms.backward import Recompute
 from graphs.transforms.optimizer import with_optimizer
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from graphs.transforms.unroll import unroll
 from tests.communication.simulation import SIMULATED, Network
 from tests.graphs.test_optimizer import step

@@ -32,10 +32,10 @@ from graphs.ops.collective import REDUCING, Collective
 from graphs.ops.repeat import Repeat
 from graphs.schemes import Scheme, schemes
 from graphs.schemes.scheme import STORED
-from graphs.transforms.backward import Recompute
 from graphs.transforms.partition import partition
 from graphs.transforms.partition.forms import resplit
 from graphs.transforms.partition.layouts import Layouts
+from graphs.transforms.recompute import Recompute
 from tests.loading import HYBRID, TENSOR_2D, named
 
 WORDS = (*sorted(schemes()), TENSOR_2D, HYBRID)

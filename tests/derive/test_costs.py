@@ -49,8 +49,9 @@ from graphs.ops.softmax import Softmax
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.expand import expand_macros
+from graphs.transforms.recompute import Recompute
 from tests.oracle import balanced, expand_graph, expand_node, skewed
 from tests.strategies import model_sizes
 

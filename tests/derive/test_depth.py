@@ -27,8 +27,9 @@ from graphs.ops.repeat import Repeat
 from graphs.ops.scan import Scan
 from graphs.sizes import Sizes
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.expand import expand_macros
+from graphs.transforms.recompute import Recompute
 from tests.oracle import expand_graph, skewed
 from tests.strategies import FACTORS, LAYER, VECTOR, Recipe, model_sizes, recipes
 

@@ -13,8 +13,9 @@ from derive.work import work_terms
 from graphs.blocks.decoder import ATTENTIONS, EXPERTS, FEED_FORWARDS
 from graphs.models.roles import forward
 from graphs.schemes import Scheme, declared, schemes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 
 ALL = replace(PAPER, name="all", gemm_only=False)
 SCHEMES = sorted(schemes())

@@ -17,7 +17,8 @@ from graphs.ir import Graph
 from graphs.models.roles import ROLES, forward
 from graphs.schemes import schemes
 from graphs.sizes import Sizes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
+from graphs.transforms.recompute import Recompute
 from tests.derive.test_depth import FFNS, Unrolled, graph_of
 from tests.strategies import arrays_for, model_sizes, recipes
 

@@ -46,8 +46,9 @@ from graphs.ops.softmax import MaskedExp, Softmax
 from graphs.ops.write import Write
 from graphs.sizes import Sizes
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute, saved_values, training
+from graphs.transforms.backward import saved_values, training
 from graphs.transforms.expand import expand_macros
+from graphs.transforms.recompute import Recompute
 from tests.graphs.test_execution import kinds
 from tests.strategies import arrays_for
 

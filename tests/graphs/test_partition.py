@@ -26,8 +26,9 @@ from graphs.ops.repeat import Repeat
 from graphs.schemes import Mapping as Entry
 from graphs.schemes import Scheme, schemes
 from graphs.sizes import Sizes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 
 SCHEMES = schemes()
 FFNS = {"dense": DENSE, "experts": EXPERTS, "dispatched": DISPATCHED}

@@ -28,9 +28,10 @@ from graphs.ops.roll import Roll
 from graphs.schemes import Mapping, Scheme, schemes
 from graphs.sizes import Sizes
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute, saved_values, training
+from graphs.transforms.backward import saved_values, training
 from graphs.transforms.expand import expand_macros
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from graphs.transforms.unroll import unroll
 from tests.graphs.test_partition import EVEN, arrays, collectives, even_case, model, same
 

@@ -17,8 +17,9 @@ from graphs.ir import Graph
 from graphs.models.roles import ROLES, forward
 from graphs.ops.repeat import Repeat
 from graphs.sizes import Sizes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from graphs.transforms.unroll import unroll
 from tests.graphs.test_partition import EVEN, SCHEMES, arrays, degrees, model, same
 

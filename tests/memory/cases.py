@@ -16,7 +16,8 @@ from graphs.ir import Graph, Node, Value
 from graphs.models.roles import ROLES, forward
 from graphs.ops.repeat import Repeat
 from graphs.sizes import Sizes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
+from graphs.transforms.recompute import Recompute
 from tests.graphs.test_partition import EVEN, FFNS, arrays
 
 RATE = Fraction(1, 3)

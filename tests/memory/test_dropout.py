@@ -21,8 +21,9 @@ from graphs.ops.repeat import Repeat
 from graphs.schemes import Mapping, Scheme
 from graphs.sizes import Sizes
 from graphs.symbols import size
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from tests.graphs.test_backward import check_gradients
 from tests.graphs.test_partition import EVEN, FFNS, SCHEMES, degrees, divisible, same, zigzag
 from tests.memory.cases import RATE, inputs_of, trained

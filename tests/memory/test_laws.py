@@ -22,7 +22,7 @@ from graphs.axes import Role
 from graphs.blocks.decoder import DENSE, EXPERTS
 from graphs.errors import GraphError
 from graphs.schemes import schemes
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 from tests.memory.cases import RATE
 
 SCHEMES = sorted(schemes())

@@ -15,7 +15,7 @@ from derive.textform import parse_text
 from graphs.blocks.decoder import FEED_FORWARDS
 from graphs.models.roles import ROLES
 from graphs.schemes import scheme
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 SIZES = {"B": 2, "m": 8, "d": 16, "h": 4, "d_ff": 64, "L": 3, "V": 8}
 

@@ -12,8 +12,9 @@ from derive.measure import Question, memory, work
 from graphs.execute import run
 from graphs.ir import ATTENTION
 from graphs.ops.repeat import Repeat
-from graphs.transforms.backward import Recompute, saved_values
+from graphs.transforms.backward import saved_values
 from graphs.transforms.partition import partition
+from graphs.transforms.recompute import Recompute
 from tests.graphs.test_partition import EVEN, FFNS, SCHEMES, degrees, same
 from tests.memory.cases import RATE, inputs_of, trained
 

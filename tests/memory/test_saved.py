@@ -18,10 +18,10 @@ from graphs.axes import Role
 from graphs.execute import Machine
 from graphs.ir import Graph
 from graphs.schemes import Scheme, schemes
-from graphs.transforms.backward import Recompute
 from graphs.transforms.partition import partition
 from graphs.transforms.partition.forms import resplit
 from graphs.transforms.partition.layouts import Layouts
+from graphs.transforms.recompute import Recompute
 from tests.graphs.test_partition import EVEN, SCHEMES, degrees, divisible
 from tests.memory.cases import EVERY_EXPERT, RATE, Watch, trained
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from graphs.ops.pointwise import EPSILON
-from graphs.transforms.backward import Recompute
+from graphs.transforms.recompute import Recompute
 
 STACKED = ("gain_1", "W_q", "W_k", "W_v", "W_o", "gain_2", "W_1", "W_2")
 #: the axis of each weight that tensor parallelism cuts: heads or feed-forward channels

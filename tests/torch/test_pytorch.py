@@ -16,7 +16,8 @@ from derive.work import work_terms
 from graphs.execute import run
 from graphs.models.roles import ROLES, forward
 from graphs.sizes import Sizes
-from graphs.transforms.backward import Recompute, training
+from graphs.transforms.backward import training
+from graphs.transforms.recompute import Recompute
 from tests.strategies import arrays_for
 from tests.torch.decoder import STYLES, elements_saved, loss_of, output_of, step, tensors
 
