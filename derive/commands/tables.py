@@ -70,10 +70,11 @@ def _check_published(*, as_json: bool) -> int:
     if as_json:
         click.echo(to_json(report(cells, ABOUT_PUBLISHED_FORMS)), nl=False)
     else:
+        width = max(len(cell.id) for cell in cells)
         for cell in cells:
             residual = (cell.context or {})["residual"] or "nothing"
             where = f" where {cell.regime}" if cell.regime else ""
-            click.echo(f"{cell.id:<38} {cell.verdict:<12} residual {residual}{where}")
+            click.echo(f"{cell.id:<{width}} {cell.verdict:<12} residual {residual}{where}")
     return _compared(cells, published_verdicts_file())
 
 
