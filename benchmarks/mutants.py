@@ -23,7 +23,8 @@ from pathlib import Path
 from queue import Queue
 
 from benchmarks.patches import PATCHES
-from derive.check import Cell, check
+from derive.cell import Cell
+from derive.check import check
 from derive.claims import Book, Claim, load
 from derive.records import ClaimError
 from derive.report import record_of

@@ -8,8 +8,8 @@ from typing import Any
 from derive import expr
 from derive.answers import PER, Part, counted, parts_of
 from derive.asymptotics.problem import Domain
+from derive.cell import Cell, bound_json, domain_json, regime_text
 from derive.cells import Instance
-from derive.check import Cell, bound_json, domain_json, regime_text
 from derive.details import explain_verdict
 from derive.forms import Form, Max, symbol, total
 from derive.measure import Measured

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from derive.check import Cell
+from derive.cell import Cell
 from derive.files import write_atomically
 from derive.verdict import VERDICTS
 

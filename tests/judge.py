@@ -17,8 +17,8 @@ import numpy.typing as npt
 import sympy
 
 from derive import expr as ex
+from derive.cell import Cell
 from derive.cells import Instance, derive, instances
-from derive.check import Cell
 from derive.claims import Book, Claim
 from derive.expr import Expr
 from derive.forms import Form, Log, Max

@@ -10,8 +10,9 @@ from derive import latex
 from derive.asymptotics import prove
 from derive.asymptotics.checker import check_cell
 from derive.asymptotics.problem import Domain
+from derive.cell import Cell
 from derive.cells import cell_ids
-from derive.check import Cell, check, check_all
+from derive.check import check, check_all
 from derive.claims import Book, load
 from derive.forms import Max, symbol
 from derive.records import ClaimError

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.patches import PATCHES
-from derive.check import Cell, check
+from derive.cell import Cell
+from derive.check import check
 from derive.claims import load
 from derive.report import record_of
 from tests.judge import Judge, cases_of, stated

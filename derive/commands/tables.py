@@ -13,7 +13,7 @@ from derive.commands.options import AS_JSON, DIFFERS, FILE, FOLDER, JOBS, SCHEME
 from derive.commands.schemes import check_scheme, own_row
 
 if TYPE_CHECKING:
-    from derive.check import Cell
+    from derive.cell import Cell
 
 TABLES = ("III", "IV", "V", "VI", "VII", "VIII", "IX")
 
