@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
 
 from graphs.ops.pointwise import EPSILON
 
@@ -53,10 +53,11 @@ def double_precision() -> Iterator[None]:
 
 
 def config_of(keys: Mapping[str, Any]) -> Any:
-    """The same configuration as theirs."""
+    """The same configuration as theirs; an absent base of rotary positions is the one that their class has."""
     given = {n: v for n, v in keys.items() if n not in ("model_type", "rope_theta")}
     if keys["model_type"] != "gpt2":
-        given["rope_parameters"] = {"rope_type": "default", "rope_theta": float(keys.get("rope_theta", 10000.0))}
+        base = keys.get("rope_theta", CONFIG_MAPPING[keys["model_type"]].default_theta)
+        given["rope_parameters"] = {"rope_type": "default", "rope_theta": float(base)}
     return AutoConfig.for_model(keys["model_type"], **{**PLAIN, "pad_token_id": None, **given})
 
 
