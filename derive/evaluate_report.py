@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from derive.evaluate import Amount, Amounts, Setting
+from derive.iteration import Iteration
 
 #: what is said only where a model is cut over the mesh dimension
 OF_MESHES = {
@@ -29,7 +30,13 @@ SECTIONS = {
 }
 
 
-def report(s: Setting, limit: int | None = None) -> dict[str, Any]:
+ITERATION = (
+    "B prompts with K rollouts each (dpo: B pairs) on the baseline placement; policy, reference, reward and critic are "
+    "all built like this model, with its head; one epoch, one update; log-probabilities of sampling on the fly"
+)
+
+
+def report(s: Setting, limit: int | None = None, iteration: Iteration | None = None) -> dict[str, Any]:
     """One object; with degrees also ``per_rank`` and ``global``.  ``limit``: bytes of a device's memory."""
     found = {
         "parameters": s.parameters(),
@@ -51,7 +58,12 @@ def report(s: Setting, limit: int | None = None) -> dict[str, Any]:
     if limit is not None:
         needed = s.held()
         data["device_memory"] = {"bytes": limit, "needed": needed, "fits": needed <= limit}
-    return data | {"conventions": conventions(s)}
+    said = conventions(s)
+    if iteration is not None:
+        costs = {"work": iteration.work(), "depth": iteration.depth()}
+        data["iteration"] = {"algorithm": iteration.algorithm, "K": iteration.rollouts, **costs}
+        said["iteration"] = ITERATION
+    return data | {"conventions": said}
 
 
 def _cached(s: Setting) -> Amounts:
@@ -107,6 +119,13 @@ def to_text(data: Mapping[str, Any]) -> str:
     for name, title in SECTIONS.items():
         lines += ["", title]
         lines += [_row(key.replace("_", " "), [f"{v[name][key]:,}" for v in views]) for key in data[name]]
+    if found := data.get("iteration"):
+        lines += ["", f"an iteration of {found['algorithm']}, K={found['K']}, over all ranks"]
+        lines += [
+            _row(f"{measure} of {stage}" if stage != "iteration" else f"{measure} in all", [f"{number:,}"])
+            for measure in ("work", "depth")
+            for stage, number in found[measure].items()
+        ]
     if found := data.get("device_memory"):
         verdict = "fits" if found["fits"] else "does not fit"
         lines += ["", f"{found['needed']:,} bytes on a rank: {verdict} in {found['bytes']:,}"]

@@ -12,6 +12,7 @@ RECOMPUTE = ("none", "selective", "layer-boundary")
 @click.command()
 @click.option("--config", required=True, metavar="FILE|NAME", help="A config.json, or a public one by name.")
 @click.option("--set", "sizes", multiple=True, metavar="SIZE=N", help="B, S or T (default: B=1, S=1024, T=1024).")
+@click.option("--algorithm", metavar="NAME", help="Also an iteration of ppo, grpo or dpo; --set K=8 for rollouts.")
 @click.option("--degree", multiple=True, metavar="P_x=N", help="A degree of parallelism: P_d, P_p, P_t, P_c or P_e.")
 @click.option("--causal", type=click.Choice(("exact", "half", "dense")), default="exact", show_default=True)
 @click.option("--recompute", type=click.Choice(RECOMPUTE), default="none", help="What the backward pass does again.")
@@ -26,6 +27,7 @@ RECOMPUTE = ("none", "selective", "layer-boundary")
 def evaluate(
     config: str,
     sizes: tuple[str, ...],
+    algorithm: str | None,
     degree: tuple[str, ...],
     causal: str,
     recompute: str,
@@ -44,6 +46,7 @@ def evaluate(
     from derive.config import load
     from derive.evaluate import Setting
     from derive.evaluate_report import report, to_text
+    from derive.iteration import Iteration
     from derive.options import parse_amount, parse_numbers, parse_sizes, widths_of
     from derive.report import to_json
     from graphs.architectures import model_of
@@ -53,16 +56,19 @@ def evaluate(
     model = model.predicting() if multi_token else model
     model = model if lora is None else model.at(rank=lora)
     usual = [f"{group}={dtype_bytes}" for group in ("weights", "gradients", "activations")]
+    numbers = parse_numbers(sizes, ("B", "S", "T") if algorithm is None else ("B", "K", "S", "T"))
+    rollouts = numbers.pop("K", 1)
     setting = Setting(
         model,
-        **parse_numbers(sizes, ("B", "S", "T")),
+        **numbers,
         causal=causal,
         degrees=parse_sizes(degree),
         recompute=Recompute(recompute.replace("-", "_")),
         widths=widths_of([*usual, *width]),
         cache_width=cache_bytes or dtype_bytes,
     )
-    data = report(setting, None if device_memory is None else parse_amount(device_memory))
+    iteration = None if algorithm is None else Iteration(setting, algorithm, rollouts)
+    data = report(setting, None if device_memory is None else parse_amount(device_memory), iteration)
     click.echo(to_json(data) if as_json else to_text(data), nl=False)
 
 
