@@ -24,6 +24,8 @@ class Iteration:
     rollouts: int = 1
 
     def __post_init__(self) -> None:
+        if self.setting.model.ahead:
+            raise GraphError("an iteration has no modules that predict further tokens; leave --multi-token out")
         if "generation" not in self.setting.work():
             raise GraphError("an iteration generates, which is not measured where positions are cut; leave P_c out")
 

@@ -86,6 +86,12 @@ def rope_base(config: Config, default: float = 10000.0) -> float:
     return inside.number("rope_theta", config.number("rope_theta", default))
 
 
+def window_of(config: Config) -> sympy.Expr | None:
+    """The window of all layers, or None where they see all keys."""
+    width = config.optional("sliding_window")
+    return None if width is None else sympy.Integer(width)
+
+
 def windows_of(config: Config) -> list[sympy.Expr | None]:
     """For each layer its window, or None where it sees all keys, as ``layer_types`` says."""
     kinds = config.items("layer_types")

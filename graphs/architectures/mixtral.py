@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sympy
-
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, experts_of, layers_of, rope_base, shape_of, window_of
 from graphs.blocks.experts import Experts
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -14,8 +12,7 @@ from graphs.models.transformer import Layer, Transformer
 
 def read(config: Config) -> Transformer:
     config.needs("num_key_value_heads")
-    width = config.optional("sliding_window")
-    attention = Grouped(rope_base(config, default=1e6), window=None if width is None else sympy.Integer(width))
+    attention = Grouped(rope_base(config, default=1e6), window_of(config))
     shape = shape_of(
         config,
         d_ff=None,

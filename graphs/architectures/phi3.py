@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sympy
-
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of
+from graphs.architectures.decoder import decoder_of, layers_of, rope_base, shape_of, window_of
 from graphs.blocks.gated import Gated
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import Layer, Transformer
@@ -14,8 +12,7 @@ from graphs.models.transformer import Layer, Transformer
 
 def read(config: Config) -> Transformer:
     config.must_be("partial_rotary_factor", only=1.0)
-    width = config.optional("sliding_window")
-    attention = Grouped(rope_base(config), window=None if width is None else sympy.Integer(width))
+    attention = Grouped(rope_base(config), window_of(config))
     config.count("intermediate_size")
     return decoder_of(config, shape_of(config), [Layer(attention, Gated())] * layers_of(config))
 

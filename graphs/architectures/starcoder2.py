@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sympy
-
 from graphs.architectures.architecture import Architecture
 from graphs.architectures.config import Config
-from graphs.architectures.decoder import layers_of, rope_base, shape_of
+from graphs.architectures.decoder import layers_of, rope_base, shape_of, window_of
 from graphs.blocks.gated import Plain
 from graphs.blocks.grouped import Grouped
 from graphs.models.transformer import LAYER_NORM, Layer, Transformer
@@ -15,9 +13,8 @@ from graphs.models.transformer import LAYER_NORM, Layer, Transformer
 def read(config: Config) -> Transformer:
     config.must_be("hidden_act", only="gelu_pytorch_tanh")
     config.needs("num_key_value_heads")
-    width, bias = config.optional("sliding_window"), config.flag("use_bias", default=True)
-    window = None if width is None else sympy.Integer(width)
-    layer = Layer(Grouped(rope_base(config), window, bias=bias, out_bias=bias), Plain(bias))
+    bias = config.flag("use_bias", default=True)
+    layer = Layer(Grouped(rope_base(config), window_of(config), bias=bias, out_bias=bias), Plain(bias))
     config.count("intermediate_size")
     count, tied = layers_of(config), config.flag("tie_word_embeddings", default=True)
     return Transformer(config.model_type, shape_of(config), (layer,) * count, LAYER_NORM, tied)

@@ -74,5 +74,8 @@ def test_the_command_prints_it_and_refuses_what_means_nothing() -> None:
         code, out, err = run(*words)
         assert (code, out) == (2, "")
         assert says in err
+    deepseek = next(a for a in architectures() if a.name == "deepseek").example()
+    with pytest.raises(GraphError, match="leave --multi-token out"):
+        Iteration(Setting(deepseek.predicting(), B=B, S=S, T=T), "grpo")
     with pytest.raises(GraphError, match="leave P_c out"):
         Iteration(Setting(MODEL, B=B, S=S, T=4, degrees={"P_c": 2}), "grpo", K)

@@ -13,7 +13,7 @@ from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Array, Builder, Graph, Op, Value
-from graphs.models.roles import ROLES, forward
+from graphs.models.roles import ROLES, UNTIED, ModelRole, forward
 from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -82,9 +82,9 @@ def check_gradients(graph: Graph, trained: Graph, seed: int = 0) -> dict[str, Ar
 
 # -- models -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("ffn", FFNS)
-@pytest.mark.parametrize("role", ROLES)
-def test_gradients_of_a_model_are_the_slopes_of_its_loss(role: str, ffn: str) -> None:
-    graph = forward(SIZES, ROLES[role], FFNS[ffn], loss=True)
+@pytest.mark.parametrize("role", [*ROLES.values(), UNTIED], ids=lambda role: role.name)
+def test_gradients_of_a_model_are_the_slopes_of_its_loss(role: ModelRole, ffn: str) -> None:
+    graph = forward(SIZES, role, FFNS[ffn], loss=True)
     check_gradients(graph, training(graph))
 
 

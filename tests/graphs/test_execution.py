@@ -15,7 +15,7 @@ from graphs.blocks.decoder import DENSE, DISPATCHED, EXPERTS
 from graphs.errors import GraphError
 from graphs.execute import run
 from graphs.ir import Array, Builder, Op
-from graphs.models.roles import ROLES, forward
+from graphs.models.roles import ROLES, UNTIED, forward
 from graphs.ops.collective import Collective
 from graphs.ops.constant import Broadcast, Constant
 from graphs.ops.contraction import Contraction
@@ -98,7 +98,8 @@ def expert_ffn(x: Array, w: dict[str, Array]) -> Array:
     return out
 
 
-OF_NO_LAYER = {"ids", "targets", "targets_values", "W_e", "gain_f"}
+MODELS = {**ROLES, "untied": UNTIED}
+OF_NO_LAYER = {"ids", "targets", "targets_values", "W_e", "W_u", "gain_f"}
 
 
 def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[dict[str, Array], float]:
@@ -113,8 +114,8 @@ def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[dict[str, Ar
         x = x + {"dense": dense_ffn, "experts": expert_ffn, "dispatched": expert_ffn}[ffn](norm(x, w["gain_2"]), w)
     x = norm(x, inputs["gain_f"])
     loss, outs = 0.0, {}
-    if role in ("policy", "reference", "shared"):
-        outs["out"] = x @ inputs["W_e"].T
+    if role in ("policy", "reference", "shared", "untied"):
+        outs["out"] = x @ inputs["W_u" if role == "untied" else "W_e"].T
         rows = np.log(softmax(outs["out"])).reshape(-1, N["V"])
         loss -= rows[np.arange(len(rows)), inputs["targets"].astype(int).ravel()].mean()
     if role in ("reward", "value"):
@@ -128,9 +129,9 @@ def by_hand(inputs: dict[str, Array], ffn: str, role: str) -> tuple[dict[str, Ar
 
 @pytest.mark.parametrize("expand", [False, True], ids=["macros", "primitives"])
 @pytest.mark.parametrize("ffn", FFNS)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", MODELS)
 def test_a_model_is_what_plain_numpy_says(role: str, ffn: str, expand: bool) -> None:
-    graph = forward(SIZES, ROLES[role], FFNS[ffn], loss=True)
+    graph = forward(SIZES, MODELS[role], FFNS[ffn], loss=True)
     inputs = arrays_for(graph, N, seed=3)
     results = run(expand_macros(graph) if expand else graph, inputs, N)
     outs, loss = by_hand(inputs, ffn, role)

@@ -260,6 +260,7 @@ def test_without_barriers_training_forwards_overlap_assessment() -> None:
         ({"seats": (Seat("*", "judge", "all"),)}, "no seat can be for 'judge'"),
         ({"barriers": ((TRAINING, GENERATION),)}, "a barrier stands between two stages"),
         ({"schemes": ((TRAINING, ("magic",)),)}, "is no scheme with costs for a stage"),
+        ({"schemes": ((TRAINING, ("context",)),)}, "'context' is no scheme with costs for a stage"),
         ({"schemes": (("Sleep", ("tensor",)),)}, "unknown stage 'Sleep'"),
         ({"staleness": 1}, "share a group"),
         ({"staleness": -1}, "below 0"),
