@@ -107,7 +107,7 @@ def notes(cells: Sequence[Cell]) -> list[Note]:
     out = [Note(_names(members), prose(body)) for body, members in grouped.items()]
     against = " The captions of the paper say the opposite."
     out += [Note(escape(a.id), escape(a.text + (against if a.contradicts else ""))) for a in named]
-    return out + [Note(f"${IMPLIED[0]}$ {escape(a.id)}", escape(a.text)) for a in unstated if a not in named]
+    return out + [Note(f"${IMPLIED[0]}$~{escape(a.id)}", escape(a.text)) for a in unstated if a not in named]
 
 
 def _explanation(cell: Cell) -> str:
